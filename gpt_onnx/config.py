@@ -1,0 +1,239 @@
+"""The configuration of a GPT, its synonyms in other people's files, and the named ones.
+
+    >>> GPTConfig(vocab_size=50257, context_length=1024, n_embd=768, n_layer=12, n_head=12).head_size
+    64
+
+Standard library only, so that the runtime can read a configuration on a device.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+from gpt_onnx.errors import ConfigError
+
+POSITIONS = ("sinusoidal", "learned")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh")
+NORMS = ("layernorm",)
+SQRT_N_EMBD = "sqrt"  # embedding_scale = "sqrt" is sqrt(n_embd), as in "Attention Is All You Need"
+
+SYNONYMS: Mapping[str, tuple[str, ...]] = {
+    "context_length": ("block_size", "n_positions", "n_ctx", "max_position_embeddings", "max_seq_len"),
+    "n_embd": ("d_model", "hidden_size", "dim", "embed_dim"),
+    "n_head": ("num_heads", "num_attention_heads"),
+    "n_kv_head": ("num_key_value_heads",),
+    "n_layer": ("num_layers", "num_hidden_layers"),
+    "d_ff": ("n_inner", "intermediate_size"),
+    "head_size": ("head_dim",),
+    "tie_embeddings": ("tie_word_embeddings",),
+    "norm_eps": ("layer_norm_epsilon", "layer_norm_eps"),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GPTConfig:
+    """What a GPT is made of. ``None`` for a size means the usual value, which ``__post_init__`` fills in.
+
+    Raises:
+        ConfigError: if a value is out of its range or two of them contradict each other.
+    """
+
+    vocab_size: int
+    """Rows of the token embedding and of the head."""
+    context_length: int
+    """Tokens that the model was trained on at once; the length of the table when positions are learned."""
+    n_embd: int
+    """Width of the residual stream."""
+    n_layer: int
+    """Number of transformer blocks."""
+    n_head: int
+    """Query heads per block."""
+    n_kv_head: int = None  # type: ignore[assignment]  # filled in by __post_init__
+    """Key and value heads per block; n_head is a multiple of it. None: n_head."""
+    head_size: int = None  # type: ignore[assignment]
+    """Width of one head. None: n_embd / n_head; n_head x head_size may differ from n_embd."""
+    d_ff: int = None  # type: ignore[assignment]
+    """Hidden width of the feed-forward network. None: 4 x n_embd."""
+    position: str = "sinusoidal"
+    """One of POSITIONS."""
+    norm: str = "layernorm"
+    """One of NORMS."""
+    norm_eps: float = 1e-5
+    """Added to the variance in each norm."""
+    activation: str = "gelu"
+    """One of ACTIVATIONS."""
+    qkv_bias: bool = False
+    """Whether the query, key and value projections have a bias."""
+    bias: bool = True
+    """Whether the output projections, the feed-forward network and the norms have a bias."""
+    tie_embeddings: bool = True
+    """Whether the head is the token embedding."""
+    head_bias: bool = False
+    """Whether the head has a bias."""
+    embedding_scale: float | str = 1.0
+    """Factor on the token embedding before positions are added; "sqrt" is sqrt(n_embd)."""
+    dropout: float = 0.0
+    """Probability, in training only, on the embeddings and on each residual branch."""
+
+    def __post_init__(self) -> None:
+        _fill_in(self)
+        _check_counts(self)
+        _check_choices(self)
+
+    @property
+    def group_size(self) -> int:
+        """Query heads that share one key and value head."""
+        return self.n_head // self.n_kv_head
+
+    @property
+    def qkv_size(self) -> int:
+        """Width of the packed projection: queries, then keys, then values."""
+        return (self.n_head + 2 * self.n_kv_head) * self.head_size
+
+    @property
+    def embedding_factor(self) -> float:
+        """The number that the token embedding is multiplied by."""
+        return math.sqrt(self.n_embd) if self.embedding_scale == SQRT_N_EMBD else float(self.embedding_scale)
+
+    @property
+    def kv_elements_per_token(self) -> int:
+        """Elements of the KV cache for each token of one sequence, over all layers."""
+        return 2 * self.n_layer * self.n_kv_head * self.head_size
+
+    @property
+    def position_limit(self) -> int | None:
+        """The longest sequence that can be computed at all; None where positions are a formula."""
+        return self.context_length if self.position == "learned" else None
+
+    def replace(self, **changes: Any) -> GPTConfig:
+        """Return a copy with some fields changed; derived sizes that are not named are kept."""
+        return dataclasses.replace(self, **changes)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the fields in their declared order, for JSON."""
+        return dataclasses.asdict(self)
+
+    @classmethod
+    def from_dict(cls, values: Mapping[str, Any], *, origin: str = "configuration") -> GPTConfig:
+        """Read a configuration whose keys may be synonyms (SYNONYMS); ``origin`` names it in errors.
+
+        Raises:
+            ConfigError: if a key is unknown or missing, or a value is out of its range.
+        """
+        fields = _own_names(values, origin)
+        known = {field.name for field in dataclasses.fields(cls)}
+        if unknown := sorted(set(fields) - known):
+            raise ConfigError(f"{origin} has the unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}.")
+        required = ("vocab_size", "context_length", "n_embd", "n_layer", "n_head")
+        if missing := [name for name in required if fields.get(name) is None]:
+            raise ConfigError(f"{origin} lacks {missing[0]!r}; a GPT needs {', '.join(required)}.")
+        return cls(**fields)
+
+
+def _own_names(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
+    """Rename synonyms to the names of GPTConfig; a synonym beside its own name must agree with it."""
+    renamed = dict(values)
+    for name, synonyms in SYNONYMS.items():
+        for synonym in synonyms:
+            if synonym not in renamed:
+                continue
+            value = renamed.pop(synonym)
+            if renamed.setdefault(name, value) != value:
+                raise ConfigError(f"{origin} says {name} = {renamed[name]} and {synonym} = {value}; remove one.")
+    return renamed
+
+
+def _fill_in(config: GPTConfig) -> None:
+    """Replace each None by the usual value; the dataclass is frozen, hence object.__setattr__."""
+    def default(name: str, value: int) -> None:
+        if getattr(config, name) is None:
+            object.__setattr__(config, name, value)
+
+    default("n_kv_head", config.n_head)
+    default("d_ff", 4 * config.n_embd)
+    if config.head_size is None:
+        _check_positive(config, ("n_embd", "n_head"))
+        if config.n_embd % config.n_head:
+            raise ConfigError(
+                f"n_embd = {config.n_embd} is not a multiple of n_head = {config.n_head}; "
+                "change one, or set head_size."
+            )
+        object.__setattr__(config, "head_size", config.n_embd // config.n_head)
+
+
+def _check_positive(config: GPTConfig, names: tuple[str, ...]) -> None:
+    for name in names:
+        value = getattr(config, name)
+        if type(value) is not int or value < 1:
+            raise ConfigError(f"{name} is {value!r}; it must be an integer of at least 1.")
+
+
+def _check_counts(config: GPTConfig) -> None:
+    _check_positive(
+        config,
+        ("vocab_size", "context_length", "n_embd", "n_layer", "n_head", "n_kv_head", "head_size", "d_ff"),
+    )
+    if config.n_head % config.n_kv_head:
+        raise ConfigError(f"n_head = {config.n_head} is not a multiple of n_kv_head = {config.n_kv_head}.")
+    if config.position == "sinusoidal" and config.n_embd % 2:
+        raise ConfigError(f"n_embd is {config.n_embd}; sinusoidal positions pair sines with cosines and need it even.")
+
+
+def _check_choices(config: GPTConfig) -> None:
+    for name, choices in (("position", POSITIONS), ("activation", ACTIVATIONS), ("norm", NORMS)):
+        if getattr(config, name) not in choices:
+            raise ConfigError(f"{name} is {getattr(config, name)!r}; known are {', '.join(choices)}.")
+    for name in ("qkv_bias", "bias", "tie_embeddings", "head_bias"):
+        if type(getattr(config, name)) is not bool:
+            raise ConfigError(f"{name} is {getattr(config, name)!r}; it must be true or false.")
+    _check_number(config, "norm_eps", config.norm_eps, above=0.0, below=1.0)
+    _check_number(config, "dropout", config.dropout, above=-math.ulp(0.0), below=1.0)
+    if config.embedding_scale != SQRT_N_EMBD:
+        _check_number(config, "embedding_scale", config.embedding_scale, above=0.0, below=math.inf)
+
+
+def _check_number(config: GPTConfig, name: str, value: object, *, above: float, below: float) -> None:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not (is_number and above < float(value) < below):  # type: ignore[arg-type]
+        raise ConfigError(f"{name} is {value!r}; it must be a number between {max(above, 0.0):g} and {below:g}.")
+
+
+def read_json_object(path: Path) -> dict[str, Any]:
+    """Read a JSON file that must hold one object.
+
+    Raises:
+        ConfigError: if the file is missing, not UTF-8 JSON, or not an object.
+    """
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError) as exc:
+        raise ConfigError(f"{path} could not be read as JSON: {exc}.") from exc
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} holds a {type(values).__name__}; it must hold one JSON object.")
+    return values
+
+
+def named_configs() -> list[str]:
+    """Return the names that ``named_config`` knows: the TOML files of ``models/``."""
+    folder = resources.files("gpt_onnx") / "models"
+    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+
+
+def named_config(name: str) -> GPTConfig:
+    """Return a named configuration, e.g. ``gpt2`` or ``gpt2-sinusoidal``.
+
+    Raises:
+        ConfigError: if there is no such name.
+    """
+    if name not in named_configs():
+        raise ConfigError(f"there is no configuration named {name!r}; known are {', '.join(named_configs())}.")
+    text = (resources.files("gpt_onnx") / "models" / f"{name}.toml").read_text(encoding="utf-8")
+    return GPTConfig.from_dict(tomllib.loads(text), origin=f"models/{name}.toml")

@@ -1,0 +1,15 @@
+"""The model: a trainable GPT in eager PyTorch whose forward pass takes the cache and returns it."""
+
+from gpt_onnx.model.attention import MultiHeadAttention
+from gpt_onnx.model.block import FeedForward, TransformerBlock
+from gpt_onnx.model.gpt import GPT
+from gpt_onnx.model.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
+
+__all__ = [
+    "GPT",
+    "FeedForward",
+    "LearnedPositionalEmbedding",
+    "MultiHeadAttention",
+    "SinusoidalPositionalEncoding",
+    "TransformerBlock",
+]
