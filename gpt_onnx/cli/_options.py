@@ -1,0 +1,112 @@
+"""Options that several commands share: one name, one type and one default everywhere.
+
+    @click.command(name="generate")
+    @bundle_argument
+    @provider_option
+    @threads_option
+    def command(bundle: Path, provider: str, threads: int | None) -> None: ...
+
+No short option has two meanings: ``-p`` prompt, ``-n`` new tokens, ``-s`` seed, ``-t`` threads, ``-f`` file,
+``-o`` output, ``-r`` repetitions. Nothing heavy is imported here.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import click
+
+MAX_SEED = 2**63 - 1
+
+_PROVIDER = re.compile(r"auto|cpu|cuda(?::[0-9]{1,3})?")
+
+
+def provider_name(value: str) -> str:
+    """Return ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` in lower case; anything else is a usage error."""
+    name = value.lower()
+    if not _PROVIDER.fullmatch(name):
+        raise click.BadParameter(f"{value!r} is not a provider; choose auto, cpu, cuda or cuda:N.")
+    return name
+
+
+def positive_counts(value: str | tuple[int, ...]) -> tuple[int, ...]:
+    """Return the integers of a list such as ``128,512``; anything else is a usage error."""
+    if isinstance(value, tuple):
+        return value
+    parts = [part.strip() for part in value.split(",")]
+    if not all(re.fullmatch("[0-9]{1,9}", part) and int(part) for part in parts):
+        raise click.BadParameter(f"{value!r} is not a list of positive integers with commas between them.")
+    return tuple(int(part) for part in parts)
+
+
+FOLDER = click.Path(path_type=Path)
+
+bundle_argument = click.argument("bundle", type=FOLDER)
+
+provider_option = click.option(
+    "--provider",
+    type=provider_name,
+    metavar="auto|cpu|cuda[:N]",
+    default="auto",
+    show_default=True,
+    help="Where to run; auto is what the bundle was made for, and there is never a silent fallback.",
+)
+threads_option = click.option(
+    "-t",
+    "--threads",
+    type=click.IntRange(min=1),
+    metavar="N",
+    show_default="the cores this process may use",
+    help="Threads within an operator.",
+)
+seed_option = click.option(
+    "-s",
+    "--seed",
+    type=click.IntRange(min=0, max=MAX_SEED),
+    metavar="SEED",
+    show_default="random, printed on stderr",
+    help="Seed of the random numbers.",
+)
+new_tokens_option = click.option(
+    "-n",
+    "--new-tokens",
+    type=click.IntRange(min=0),
+    metavar="N",
+    default=128,
+    show_default=True,
+    help="Most tokens to generate.",
+)
+repetitions_option = click.option(
+    "-r",
+    "--repetitions",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=5,
+    show_default=True,
+    help="How often each measurement is repeated.",
+)
+output_option = click.option(
+    "-o",
+    "--output",
+    type=FOLDER,
+    metavar="DIR",
+    help="Directory to write.",
+)
+overwrite_option = click.option(
+    "--overwrite",
+    "--force",
+    is_flag=True,
+    help="Replace an existing output, whole.",
+)
+json_option = click.option(
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object on stdout instead of text.",
+)
+no_hash_option = click.option(
+    "--no-hash",
+    is_flag=True,
+    help="Skip the SHA-256 of the bundle's files; sizes and names are still checked.",
+)
