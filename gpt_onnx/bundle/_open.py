@@ -1,0 +1,147 @@
+"""Open a bundle: verify everything that its manifest promises before any other file is parsed.
+
+    >>> bundle = open_bundle("my-gpt")          # doctest: +SKIP
+    >>> bundle.graph_path("model")              # doctest: +SKIP
+    PosixPath('my-gpt/onnx/model.onnx')
+
+The order is: the manifest alone; the folder holds exactly the files that it lists, all plain; their sizes;
+their hashes. Refused: links, pipes, missing, unlisted and oversized files, a newer format.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpt_onnx.bundle._codec import MAX_MANIFEST_BYTES, decode_manifest
+from gpt_onnx.bundle._hashing import Progress, hash_file, read_bounded
+from gpt_onnx.bundle._manifest import Manifest
+from gpt_onnx.bundle._names import GRAPH_FOLDER, MANIFEST, shorten
+from gpt_onnx.bundle._staging import recover
+from gpt_onnx.errors import BundleError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Bundle:
+    """A bundle whose files were verified."""
+
+    path: Path
+    """The folder."""
+    manifest: Manifest
+    """What it says of itself."""
+
+    def file(self, relative: str) -> Path:
+        """Return the path of one of its files, e.g. ``file("tokenizer.json")``.
+
+        Raises:
+            BundleError: if the manifest does not list it.
+        """
+        if relative != MANIFEST and relative not in self.manifest.files:
+            raise BundleError(
+                f"{self.path} has no {relative}; it has {', '.join(sorted(self.manifest.files))}."
+            )
+        return self.path / relative
+
+    def graph_path(self, role: str = "model") -> Path:
+        """Return the path of a graph: "model", or "prefill" and "decode" in static layouts.
+
+        Raises:
+            BundleError: if the layout has no such graph.
+        """
+        graph = self.manifest.graph
+        if role not in graph.graphs:
+            raise BundleError(
+                f"{self.path} has no graph {role!r}; layout {graph.layout} has {', '.join(graph.graphs)}."
+            )
+        return self.path / graph.graphs[role]
+
+
+def list_files(folder: Path) -> Iterator[tuple[str, int]]:
+    """Yield the relative name and the size of each file but the manifest, in no order.
+
+    Raises:
+        BundleError: if something is neither a plain file nor the folder of graphs.
+    """
+    for inside, prefix in ((folder, ""), (folder / GRAPH_FOLDER, f"{GRAPH_FOLDER}/")):
+        if prefix and not inside.exists():
+            continue
+        with os.scandir(inside) as entries:
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                if not prefix and entry.name == GRAPH_FOLDER and stat.S_ISDIR(status.st_mode):
+                    continue
+                if not stat.S_ISREG(status.st_mode):
+                    kind = "a link" if stat.S_ISLNK(status.st_mode) else "no plain file"
+                    raise BundleError(f"{folder} holds {shorten(prefix + entry.name)}, {kind}; remove it.")
+                if prefix or entry.name != MANIFEST:
+                    yield prefix + entry.name, status.st_size
+
+
+def _verify_listing(folder: Path, manifest: Manifest) -> None:
+    """Check that the folder holds exactly the listed files, with their sizes."""
+    found = set()
+    for name, size in list_files(folder):
+        entry = manifest.files.get(name)
+        if entry is None:
+            raise BundleError(f"{folder} holds {shorten(name)}, which its manifest does not list; remove it.")
+        if size != entry.size:
+            raise BundleError(
+                f"{folder / name} has {size} bytes and its manifest says {entry.size}; copy it again."
+            )
+        found.add(name)
+    if missing := sorted(set(manifest.files) - found):
+        raise BundleError(f"{folder} lacks {missing[0]}, which its manifest lists; copy it again.")
+
+
+def _verify_hashes(folder: Path, manifest: Manifest, progress: Progress | None) -> None:
+    for name, entry in manifest.files.items():
+        if hash_file(folder / name, progress) != entry:
+            raise BundleError(
+                f"{folder / name} is damaged: its SHA-256 is not the manifest's; copy it again."
+            )
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read the manifest of a folder, and nothing else.
+
+    Raises:
+        BundleError: if it is missing or not a manifest.
+    """
+    path = folder / MANIFEST
+    if not path.exists() and not path.is_symlink():
+        raise BundleError(f"{folder} is no bundle: it has no {MANIFEST}; make one with gpt-onnx export.")
+    content = read_bounded(path, MAX_MANIFEST_BYTES)
+    try:
+        return decode_manifest(content)
+    except BundleError as exc:
+        raise BundleError(f"{path} is no manifest: {exc}") from exc
+
+
+def open_bundle(path: str | Path, *, check_hashes: bool = True, progress: Progress | None = None) -> Bundle:
+    """Verify a bundle and return it.
+
+    Args:
+        path: The folder. If a publication was interrupted between two renames, it is put back first.
+        check_hashes: Whether to hash every file; the names and sizes are always checked.
+        progress: Called with the number of bytes just hashed.
+
+    Raises:
+        BundleError: if anything is not as the manifest says; the message names the file.
+    """
+    folder = Path(path)
+    recover(folder)
+    if not folder.is_dir():
+        raise BundleError(
+            f"{folder} is {'not a folder' if folder.exists() else 'not there'}; a bundle is a folder."
+        )
+    manifest = read_manifest(folder)
+    try:
+        _verify_listing(folder, manifest)
+        if check_hashes:
+            _verify_hashes(folder, manifest, progress)
+    except OSError as exc:
+        raise BundleError(f"{exc.filename or folder} cannot be read: {exc.strerror}.") from exc
+    return Bundle(path=folder, manifest=manifest)

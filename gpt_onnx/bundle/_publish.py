@@ -1,0 +1,197 @@
+"""Publish a bundle whole or not at all.
+
+    with publishing("my-gpt", overwrite=False) as staging:
+        ...                         # write the files into the folder ``staging``
+        seal(staging, manifest)     # the last one is the manifest
+
+The files are written beside the destination, flushed, and moved into place last, by an exchange of the two
+folders where the system has one. A killed, failed or interrupted block leaves the old bundle as it was.
+Whoever has files of the old bundle open keeps them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gpt_onnx.bundle._codec import MAX_MANIFEST_BYTES, parse_object
+from gpt_onnx.bundle._exchange import exchange
+from gpt_onnx.bundle._hashing import read_bounded
+from gpt_onnx.bundle._manifest import FORMAT
+from gpt_onnx.bundle._names import GRAPH_FOLDER, MANIFEST, shorten
+from gpt_onnx.bundle._open import open_bundle
+from gpt_onnx.bundle._staging import OLD, hidden_name, make_staging, recover, sweep, unlock
+from gpt_onnx.errors import BundleError
+
+_DISK_FAULTS = {
+    errno.ENOSPC: "the disk is full; free some space",
+    errno.EDQUOT: "the disk quota is used up; free some space",
+    errno.EFBIG: "a file would be larger than allowed; choose another file system",
+    errno.EROFS: "the file system is read-only; choose another destination",
+    errno.EIO: "the disk reports an input/output error; choose another one",
+}
+
+
+def _manifest_values(folder: Path) -> dict[str, Any]:
+    """Return a manifest's raw values, of any version; empty where there is none that can be read."""
+    with contextlib.suppress(BundleError):
+        values = parse_object(read_bounded(folder / MANIFEST, MAX_MANIFEST_BYTES))
+        if values.get("format") == FORMAT and isinstance(values.get("files"), dict):
+            return values
+    return {}
+
+
+def _foreign_files(folder: Path) -> Iterator[str]:
+    """Yield what is in ``folder`` and no part of the bundle there."""
+    listed = {MANIFEST, GRAPH_FOLDER, *_manifest_values(folder).get("files", {})}
+    for inside, prefix in ((folder, ""), (folder / GRAPH_FOLDER, f"{GRAPH_FOLDER}/")):
+        if inside.is_dir():
+            yield from (prefix + name for name in sorted(os.listdir(inside)) if prefix + name not in listed)
+
+
+def check_destination(destination: Path, *, overwrite: bool) -> None:
+    """Refuse a destination that must not be replaced, before any work is done.
+
+    Raises:
+        BundleError: if it is there and ``overwrite`` is false, or it is not a bundle and not an empty folder.
+    """
+    if not os.path.lexists(destination):
+        return
+    if not destination.is_dir():
+        raise BundleError(f"{destination} is a file; a bundle is a folder: choose another name.")
+    if not overwrite:
+        raise BundleError(
+            f"{destination} is already there; choose another name, or replace it with --overwrite."
+        )
+    if os.listdir(destination) and not _manifest_values(destination):
+        raise BundleError(
+            f"{destination} is a folder and no bundle, and is not overwritten; choose another name."
+        )
+    if foreign := next(_foreign_files(destination), None):
+        raise BundleError(
+            f"{destination} holds {shorten(foreign)}, no part of the bundle there; move it away first."
+        )
+
+
+def _make_parents(folder: Path) -> list[Path]:
+    """Make the missing folders above a destination and return them, the deepest first."""
+    missing: list[Path] = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+    return missing
+
+
+def _flush(path: Path) -> None:
+    """Bring a file or a folder to the disk; Windows cannot do so with folders."""
+    if os.name == "nt" and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _settle(staging: Path) -> None:
+    """Give every file the mode that the umask asks for, and flush all of them, then the folders."""
+    mode = staging.stat().st_mode & 0o666
+    for folder in (staging / GRAPH_FOLDER, staging):
+        if not folder.is_dir():
+            continue
+        for path in sorted(folder.iterdir()):
+            if path.is_file():
+                path.chmod(mode)
+                _flush(path)
+        _flush(folder)
+
+
+def _swap_by_renames(staging: Path, destination: Path, token: str) -> None:
+    """Replace in two renames; ``recover`` mends what a kill between them leaves."""
+    old = hidden_name(destination, token, OLD)
+    destination.rename(old)
+    try:
+        staging.rename(destination)
+    except BaseException:
+        if not os.path.lexists(destination):
+            old.rename(destination)
+        raise
+    _flush(destination.parent)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def _move_into_place(staging: Path, destination: Path, token: str, *, overwrite: bool) -> None:
+    check_destination(destination, overwrite=overwrite)
+    if not os.path.lexists(destination):
+        staging.rename(destination)
+    elif not exchange(staging, destination):
+        _swap_by_renames(staging, destination, token)
+    _flush(destination.parent)
+
+
+@contextlib.contextmanager
+def _disk_faults_told(destination: Path) -> Iterator[None]:
+    """Turn what the disk says into one sentence."""
+    try:
+        yield
+    except OSError as exc:
+        if exc.errno not in _DISK_FAULTS:
+            raise
+        raise BundleError(f"{destination} cannot be written: {_DISK_FAULTS[exc.errno]}.") from exc
+
+
+@contextlib.contextmanager
+def _staged(destination: Path) -> Iterator[tuple[Path, str]]:
+    """Give a staging folder, and leave nothing of it behind."""
+    made: list[Path] = []
+    try:
+        try:
+            made = _make_parents(destination.parent)
+            staging, token, lock = make_staging(destination)
+        except OSError as exc:
+            if exc.errno in _DISK_FAULTS:
+                raise
+            raise BundleError(
+                f"{destination} cannot be written: {exc.strerror}; choose another place."
+            ) from exc
+        try:
+            yield staging, token
+        finally:
+            shutil.rmtree(staging, ignore_errors=True)
+            unlock(lock)
+    finally:
+        for folder in made:
+            with contextlib.suppress(OSError):  # not empty: something was published in it
+                folder.rmdir()
+
+
+@contextlib.contextmanager
+def publishing(destination: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
+    """Give a staging folder beside ``destination``, and publish it when the block ends well.
+
+    Args:
+        destination: Where the bundle shall be. Missing folders above it are made.
+        overwrite: Whether a bundle that is there may be replaced; anything else is never replaced.
+
+    Yields:
+        The staging folder, empty. At the end of the block it must be sealed.
+
+    Raises:
+        BundleError: if the destination may not or cannot be written, or the staging folder is no bundle.
+    """
+    destination = Path(os.path.realpath(destination))  # the target of a link is replaced, not the link
+    recover(destination)
+    check_destination(destination, overwrite=overwrite)
+    sweep(destination)
+    with _disk_faults_told(destination), _staged(destination) as (staging, token):
+        yield staging
+        open_bundle(staging, check_hashes=False)
+        _settle(staging)
+        _move_into_place(staging, destination, token, overwrite=overwrite)
