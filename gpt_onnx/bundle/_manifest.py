@@ -113,7 +113,7 @@ class GraphInfo:
     """
 
     layout: str
-    """"dynamic": one graph with a cache. "static": two graphs with frozen dims. "plain": no cache."""
+    """"dynamic": one graph with a cache. "static": two graphs of a frozen length. "plain": no cache."""
     graphs: dict[str, str]
     """Role ("model", or "prefill" and "decode") to the path of the graph in the bundle."""
     data: str | None
@@ -140,8 +140,6 @@ class GraphInfo:
             raise BundleError(
                 f"graph.seq_len is {self.seq_len}; it must be {wanted} in layout {self.layout}."
             )
-        if self.layout == "static" and self.batch_size is None:
-            raise BundleError("graph.batch_size is null; it must be a number in layout static.")
 
     @property
     def paths(self) -> list[str]:

@@ -1,0 +1,90 @@
+"""The check of a bundle's graphs, before anything runs them.
+
+    check_graph(open_bundle("my-gpt"))
+
+It reads the graphs with a parser of its own and refuses: unknown operators and domains, subgraphs and
+functions, dims that are not positive, weights that do not fill the one data file exactly, inputs and outputs
+that differ from what the layout promises, versions that differ from the manifest's, values that are used
+before they are made.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gpt_onnx.bundle._external import check_coverage, regions_of
+from gpt_onnx.bundle._graph import read_graph
+from gpt_onnx.bundle._manifest import Manifest
+from gpt_onnx.bundle._names import shorten
+from gpt_onnx.bundle._open import Bundle
+from gpt_onnx.bundle._ops import check_operators, check_versions
+from gpt_onnx.bundle._signature import check_signature
+from gpt_onnx.bundle._summary import GraphSummary
+from gpt_onnx.errors import BundleError
+
+
+def _check_dims(summary: GraphSummary, manifest: Manifest) -> None:
+    """Fixed dims are positive; a traced graph may hold empty constants."""
+    for value in (*summary.inputs, *summary.outputs):
+        if any(isinstance(dim, int) and dim < 1 for dim in value.dims):
+            raise BundleError(
+                f"{shorten(value.name)} has the dims {shorten(list(value.dims))}; they must be positive."
+            )
+    least = 0 if manifest.graph.attention == "traced" else 1
+    for weight in summary.initializers:
+        if any(dim < least for dim in weight.dims):
+            raise BundleError(
+                f"weight {shorten(weight.name)} has the dims {list(weight.dims)}; they must be positive."
+            )
+
+
+def _check_order(summary: GraphSummary) -> None:
+    """Each value is made once, before it is used; each output is made."""
+    weights = [weight.name for weight in summary.initializers]
+    made = {value.name for value in summary.inputs}.union(weights)
+    if len(set(weights)) < len(weights) or "" in made:
+        raise BundleError("two weights have the same name, or something has none.")
+    for node in summary.nodes:
+        if unmade := [name for name in node.inputs if name and name not in made]:
+            raise BundleError(
+                f"node {shorten(node.name)} uses {shorten(unmade[0])}, which nothing before it makes."
+            )
+        for name in filter(None, node.outputs):
+            if name in made:
+                raise BundleError(f"node {shorten(node.name)} makes {shorten(name)}, which is there already.")
+            made.add(name)
+    if unmade := [value.name for value in summary.outputs if value.name not in made]:
+        raise BundleError(f"nothing makes the output {shorten(unmade[0])}.")
+
+
+def check_summaries(bundle: Bundle, summaries: Mapping[str, GraphSummary]) -> None:
+    """Check graphs that were read already: role to summary; see ``check_graph``.
+
+    Raises:
+        BundleError: for the first fault; the message names the file.
+    """
+    manifest = bundle.manifest
+    regions = set()
+    for role, summary in summaries.items():
+        try:
+            check_versions(summary, manifest)
+            check_operators(summary, manifest)
+            _check_dims(summary, manifest)
+            _check_order(summary)
+            check_signature(summary, manifest, role)
+            regions |= regions_of(summary, manifest, manifest.graph.graphs[role])
+        except BundleError as exc:
+            raise BundleError(f"{bundle.graph_path(role)} is not a graph that may run: {exc}") from exc
+    if manifest.graph.data is not None:
+        check_coverage(regions, bundle.file(manifest.graph.data))
+
+
+def check_graph(bundle: Bundle) -> None:
+    """Check that the graphs of a bundle are what its manifest says and hold nothing else.
+
+    Raises:
+        BundleError: for the first fault; the message names the file.
+    """
+    check_summaries(
+        bundle, {role: read_graph(bundle.graph_path(role)) for role in bundle.manifest.graph.graphs}
+    )
