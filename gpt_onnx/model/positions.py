@@ -58,10 +58,10 @@ def _encode_in_float64(position_ids: Tensor, n_embd: int, dtype: torch.dtype) ->
     into [0, 2 pi) before it is cast. Every constant is a float64 tensor: the ONNX exporter would store a
     Python float as float32.
     """
-    float64 = {"dtype": torch.float64, "device": position_ids.device}
-    divisor = torch.tensor([d for d in divisors(n_embd) for _ in range(2)], **float64)  # (n_embd,)
-    phase = torch.tensor([0.0, math.pi / 2] * (n_embd // 2), **float64)
-    turn = torch.tensor(2 * math.pi, **float64)
+    constant = functools.partial(torch.tensor, dtype=torch.float64, device=position_ids.device)
+    divisor = constant([d for d in divisors(n_embd) for _ in range(2)])  # (n_embd,)
+    phase = constant([0.0, math.pi / 2] * (n_embd // 2))
+    turn = constant(2 * math.pi)
     angle = position_ids.to(torch.float64).unsqueeze(-1) / divisor + phase  # (..., n_embd)
     return torch.sin((angle - torch.floor(angle / turn) * turn).to(dtype))
 

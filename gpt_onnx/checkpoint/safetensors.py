@@ -1,0 +1,188 @@
+"""The safetensors format: a header that is checked field by field before anything is read by it.
+
+A file is eight bytes (the header's length, little endian), the header (one JSON object: name to dtype, shape
+and offsets) and the data. Only floating-point tensors are accepted, as weights are nothing else, and the data
+must be covered exactly: no gap, no overlap, nothing behind the last tensor.
+
+    >>> header = read_header(Path("model.safetensors"))
+    >>> header.tensors["wte.weight"].shape
+    (4096, 256)
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt_onnx.checkpoint.files import write_chunks
+from gpt_onnx.errors import CheckpointError
+
+DTYPE_SIZES: Mapping[str, int] = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+NUMPY_DTYPES: Mapping[str, str] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
+MAX_HEADER_BYTES = 100_000_000  # as the reference implementation
+ALIGNMENT = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorInfo:
+    """Where one tensor lies in its file."""
+
+    dtype: str
+    """A key of DTYPE_SIZES."""
+    shape: tuple[int, ...]
+    """Its dimensions, each at least 1."""
+    offset: int
+    """Its first byte, counted from the start of the file."""
+    length: int
+    """Its size in bytes."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """What a file says that it holds; ``read_header`` has checked that it can."""
+
+    tensors: Mapping[str, TensorInfo]
+    """By name, in the order of their data."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """Free text under ``__metadata__``."""
+
+
+def read_header(path: Path) -> Header:
+    """Read and check the header of a safetensors file.
+
+    Raises:
+        CheckpointError: if the file cannot be opened, is truncated, or its header breaks the rules.
+    """
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            raw = file.read(8)
+            length = int.from_bytes(raw, "little")
+            if len(raw) < 8 or length > min(size - 8, MAX_HEADER_BYTES):
+                raise CheckpointError(
+                    f"{path} has {size} bytes and its header would need {8 + length}; "
+                    "it is truncated or not a safetensors file: fetch or write it again."
+                )
+            text = file.read(length)
+    except OSError as exc:
+        raise CheckpointError(f"{path} could not be read: {exc.strerror or exc}.") from exc
+    entries = _parse(path, text)
+    metadata = _checked_metadata(path, entries.pop("__metadata__", {}))
+    tensors = {name: _tensor_info(path, name, entry, 8 + length) for name, entry in entries.items()}
+    return Header(tensors=_covering(path, tensors, 8 + length, size), metadata=metadata)
+
+
+def _parse(path: Path, text: bytes) -> dict[str, Any]:
+    try:
+        entries = json.loads(text.decode("utf-8"), object_pairs_hook=_without_duplicates)
+    except (ValueError, RecursionError) as exc:
+        raise CheckpointError(
+            f"{path} has a header that is not valid JSON ({exc}); it must be one object."
+        ) from exc
+    if not isinstance(entries, dict):
+        raise CheckpointError(
+            f"{path} has a header of type {type(entries).__name__}; it must be one JSON object."
+        )
+    return entries
+
+
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = dict(pairs)
+    if len(names) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return names
+
+
+def _checked_metadata(path: Path, metadata: object) -> dict[str, str]:
+    if not isinstance(metadata, dict) or not all(isinstance(value, str) for value in metadata.values()):
+        raise CheckpointError(f"{path} has __metadata__ that is not a map from text to text.")
+    return metadata
+
+
+def _tensor_info(path: Path, name: str, entry: object, data_start: int) -> TensorInfo:
+    """Check one entry by itself."""
+    if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
+        raise CheckpointError(f"{path}: {name} needs exactly dtype, shape and data_offsets in the header.")
+    dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
+    if not isinstance(dtype, str) or dtype not in DTYPE_SIZES:
+        raise CheckpointError(
+            f"{path}: {name} has dtype {dtype!r}; weights are one of {', '.join(DTYPE_SIZES)}."
+        )
+    if not _is_list_of_integers(shape) or min(shape, default=1) < 1:
+        raise CheckpointError(
+            f"{path}: {name} has the shape {shape!r}; every size must be an integer of at least 1."
+        )
+    if not _is_list_of_integers(offsets) or len(offsets) != 2:
+        raise CheckpointError(f"{path}: {name} has the offsets {offsets!r}; two integers are needed.")
+    begin, end = offsets
+    expected = math.prod(shape) * DTYPE_SIZES[dtype]
+    if begin < 0 or end - begin != expected:
+        raise CheckpointError(
+            f"{path}: {name} has {end - begin} bytes at {begin}; {dtype} of shape {shape} needs {expected}."
+        )
+    return TensorInfo(dtype=dtype, shape=tuple(shape), offset=data_start + begin, length=expected)
+
+
+def _is_list_of_integers(value: object) -> bool:
+    return isinstance(value, list) and all(type(item) is int for item in value)
+
+
+def _covering(path: Path, tensors: dict[str, TensorInfo], start: int, size: int) -> dict[str, TensorInfo]:
+    """Return the tensors in the order of their data, which must follow one another up to the file's end."""
+    ordered = dict(sorted(tensors.items(), key=lambda item: item[1].offset))
+    position = start
+    for name, info in ordered.items():
+        if info.offset != position:
+            fault = "overlaps the tensor before it" if info.offset < position else "leaves a gap before it"
+            raise CheckpointError(f"{path}: {name} begins at byte {info.offset}, not {position}: it {fault}.")
+        position += info.length
+    if position != size:
+        raise CheckpointError(
+            f"{path} has {size} bytes and its header describes {position}; "
+            "it is truncated or has bytes added: fetch or write it again."
+        )
+    return ordered
+
+
+def read_array(path: Path, info: TensorInfo) -> NDArray[np.floating[Any]]:
+    """Read one tensor as an array of its own memory; bfloat16, which NumPy lacks, becomes float32."""
+    array = np.fromfile(path, NUMPY_DTYPES[info.dtype], math.prod(info.shape), offset=info.offset)
+    if info.dtype == "BF16":
+        array = (array.astype(np.uint32) << 16).view(np.float32)
+    return array.reshape(info.shape)
+
+
+def write_file(
+    path: Path, tensors: Mapping[str, tuple[str, NDArray[Any]]], metadata: Mapping[str, str]
+) -> None:
+    """Write a file; each tensor is its dtype (a key of DTYPE_SIZES) and an array with its very bytes.
+
+    The header is padded so that data begin at a multiple of 8, and names keep their order: equal input gives
+    equal bytes.
+    """
+    entries: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    position = 0
+    for name, (dtype, array) in tensors.items():
+        entries[name] = {
+            "dtype": dtype,
+            "shape": list(array.shape),
+            "data_offsets": [position, position + array.nbytes],
+        }
+        position += array.nbytes
+    header = json.dumps(entries, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % ALIGNMENT)
+
+    def chunks() -> Iterator[bytes | memoryview]:
+        yield len(header).to_bytes(8, "little")
+        yield header
+        for _, array in tensors.values():
+            yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
+
+    write_chunks(path, chunks())

@@ -1,0 +1,129 @@
+"""Writing a checkpoint, so that a reader meets the old one or the new one and never half of one.
+
+>>> write_checkpoint("gpt", model.config, model.state_dict(), tokenizer, store="fp16")
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gpt_onnx.checkpoint.files import flush_to_disk, replace_file
+from gpt_onnx.checkpoint.reader import CONFIG_FILE, WEIGHTS_FILE, expected_shapes
+from gpt_onnx.checkpoint.safetensors import write_file
+from gpt_onnx.checkpoint.tokenizer_files import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TokenizerFiles
+from gpt_onnx.config import GPTConfig
+from gpt_onnx.errors import CheckpointError
+
+STORES: Mapping[str, tuple[str, torch.dtype]] = {
+    "fp32": ("F32", torch.float32),
+    "fp16": ("F16", torch.float16),
+    "bf16": ("BF16", torch.bfloat16),
+}
+"""How weights are stored: the name in the file and the dtype that they are rounded to."""
+
+
+def write_checkpoint(
+    path: str | Path,
+    config: GPTConfig,
+    tensors: Mapping[str, Tensor],
+    tokenizer: TokenizerFiles | None = None,
+    *,
+    store: str = "fp32",
+    overwrite: bool = False,
+) -> None:
+    """Write a folder with config.json, model.safetensors and the tokenizer's two files.
+
+    A new folder appears whole. In an old one each file is replaced whole, the weights last, and files that
+    belong to no checkpoint are left alone.
+
+    Args:
+        path: The folder.
+        config: What the model is made of.
+        tensors: Weights by the names of ``GPT.state_dict``.
+        tokenizer: To be written beside them.
+        store: A key of STORES: weights are rounded to it.
+        overwrite: Whether the folder may exist.
+
+    Raises:
+        CheckpointError: if the folder exists, cannot be written, or the weights are not the configuration's.
+    """
+    folder = Path(path)
+    if folder.exists() and not overwrite:
+        raise CheckpointError(f"{folder} exists; choose another folder, or allow it to be overwritten.")
+    arrays = _stored(config, tensors, store)
+    try:
+        if folder.is_dir():
+            _write_texts(folder, config, tokenizer)
+            replace_file(folder / WEIGHTS_FILE, lambda file: write_file(file, arrays, {"format": "pt"}))
+        else:
+            _write_new(folder, config, tokenizer, arrays)
+    except OSError as exc:
+        raise CheckpointError(f"{folder} could not be written: {exc.strerror or exc}.") from exc
+
+
+def _stored(
+    config: GPTConfig, tensors: Mapping[str, Tensor], store: str
+) -> dict[str, tuple[str, NDArray[Any]]]:
+    """Check names, shapes and values, and round every weight to its stored form."""
+    if store not in STORES:
+        raise CheckpointError(f"weights cannot be stored as {store!r}; known are {', '.join(STORES)}.")
+    expected = expected_shapes(config)
+    if expected != (given := {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
+        wrong = next(name for name in {**expected, **given} if expected.get(name) != given.get(name))
+        raise CheckpointError(
+            f"{wrong} has the shape {given.get(wrong)} and by the configuration {expected.get(wrong)}; "
+            "give the state_dict of a model of this configuration."
+        )
+    label, dtype = STORES[store]
+    return {name: (label, _as_stored(name, tensors[name], dtype)) for name in expected}
+
+
+def _as_stored(name: str, tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
+    """Return a tensor rounded to a dtype, as an array of the same bytes."""
+    rounded = tensor.detach().to("cpu", dtype).contiguous()
+    if not torch.isfinite(rounded).all():
+        raise CheckpointError(f"{name} holds NaN or infinity once rounded to {dtype}; store it as fp32.")
+    return rounded.view(torch.uint16).numpy() if dtype == torch.bfloat16 else np.asarray(rounded.numpy())
+
+
+def _write_texts(folder: Path, config: GPTConfig, tokenizer: TokenizerFiles | None) -> None:
+    texts = {CONFIG_FILE: json.dumps(config.to_dict(), indent=2) + "\n"}
+    if tokenizer is not None:
+        texts[TOKENIZER_FILE] = tokenizer.definition
+        texts[TOKENIZER_CONFIG_FILE] = json.dumps(tokenizer.config, indent=2) + "\n"
+    for name, text in texts.items():
+        replace_file(folder / name, partial(Path.write_text, data=text, encoding="utf-8"))
+    if tokenizer is None:
+        for name in (TOKENIZER_FILE, TOKENIZER_CONFIG_FILE):
+            (folder / name).unlink(missing_ok=True)
+
+
+def _write_new(
+    folder: Path,
+    config: GPTConfig,
+    tokenizer: TokenizerFiles | None,
+    arrays: Mapping[str, tuple[str, NDArray[Any]]],
+) -> None:
+    """Fill a folder under a temporary name, then give it its own."""
+    staging = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
+    staging.mkdir(parents=True)
+    try:
+        _write_texts(staging, config, tokenizer)
+        write_file(staging / WEIGHTS_FILE, arrays, {"format": "pt"})
+        flush_to_disk(staging / WEIGHTS_FILE)
+        staging.rename(folder)
+    except BaseException:
+        shutil.rmtree(staging, ignore_errors=True)
+        raise
+    flush_to_disk(folder.parent)
