@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import BinaryIO
 
 from gpt_onnx.bundle._hashing import open_regular
@@ -28,12 +28,12 @@ def regions_of(summary: GraphSummary, manifest: Manifest, graph_path: str) -> se
     Raises:
         BundleError: if a weight is in another file, is empty, or shares its bytes with another one.
     """
+    folder, slash, _ = graph_path.rpartition("/")
     regions: set[Region] = set()
     for weight in summary.initializers:
         if weight.external is None:
             continue
-        path = str(PurePosixPath(graph_path).with_name(weight.external.location or "."))
-        if path != manifest.graph.data or "/" in weight.external.location:
+        if f"{folder}{slash}{weight.external.location}" != manifest.graph.data:
             found = shorten(weight.external.location)
             raise BundleError(
                 f"weight {shorten(weight.name)} is in {found}; the manifest says {manifest.graph.data}."
