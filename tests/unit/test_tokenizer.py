@@ -1,0 +1,332 @@
+"""Loading a tokenizer.json that is not trusted, and text that must not become control tokens."""
+
+from __future__ import annotations
+
+import copy
+import json
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tokenizers import Regex, decoders, models, pre_tokenizers, trainers
+from tokenizers import Tokenizer as RustTokenizer
+
+from gpt_onnx.errors import BundleError, InputError
+from gpt_onnx.runtime import tokenizer as module
+from gpt_onnx.runtime._tokenizer_parts import KNOWN_PATTERNS, is_pattern
+from gpt_onnx.runtime.tokenizer import MAX_TEXT, Tokenizer, load_tokenizer
+
+EOT = "<|endoftext|>"
+Edit = Callable[[dict[str, Any]], object]
+
+
+def trained() -> dict[str, Any]:
+    """A byte-level BPE as the trainer of this project makes it: end-of-text is id 0."""
+    rust = RustTokenizer(models.BPE())
+    rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    rust.decoder = decoders.ByteLevel()
+    trainer = trainers.BpeTrainer(
+        vocab_size=300,
+        special_tokens=[EOT],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    rust.train_from_iterator(["my fellow citizens, the state of the union is strong. "] * 9, trainer)
+    values: dict[str, Any] = json.loads(rust.to_str())
+    return values
+
+
+TRAINED = trained()
+WORDS: dict[str, Any] = {
+    "added_tokens": [{"id": 1, "content": "[SEP]", "special": True}],
+    "pre_tokenizer": {"type": "WhitespaceSplit"},
+    "model": {
+        "type": "WordLevel",
+        "vocab": {"[UNK]": 0, "[SEP]": 1, "hello": 2, "you": 5},
+        "unk_token": "[UNK]",
+    },
+}
+METASPACE = {"type": "Metaspace", "replacement": "▁", "prepend_scheme": "always", "split": True}
+PIECES: dict[str, Any] = {
+    "pre_tokenizer": METASPACE,
+    "decoder": METASPACE,
+    "model": {
+        "type": "Unigram",
+        "vocab": [["<unk>", 0.0], ["h", -1.0], ["i", -2.0], ["▁", -2.0]],
+        "unk_id": 0,
+    },
+}
+
+
+def load(folder: Path, values: dict[str, Any], edit: Edit | None = None, **options: Any) -> Tokenizer:
+    values = copy.deepcopy(values)
+    if edit is not None:
+        edit(values)
+    path = folder / "tokenizer.json"
+    path.write_text(json.dumps(values), encoding="utf-8")
+    return load_tokenizer(path, **options)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    return load(tmp_path_factory.mktemp("tokenizer"), TRAINED)
+
+
+def peer() -> RustTokenizer:
+    return RustTokenizer.from_str(json.dumps(TRAINED))
+
+
+@settings(deadline=None)
+@given(text=st.text(max_size=60).filter(lambda text: "<|" not in text))
+def test_ids_are_those_of_the_tokenizers_library(tokenizer: Tokenizer, text: str) -> None:
+    assert tokenizer.encode(text) == peer().encode(text).ids
+
+
+@settings(deadline=None)
+@given(text=st.text(max_size=60))
+def test_decoding_returns_the_text(tokenizer: Tokenizer, text: str) -> None:
+    assert tokenizer.decode(tokenizer.encode(text)) == text
+
+
+def test_a_control_token_in_a_text_is_letters(tokenizer: Tokenizer) -> None:
+    assert peer().encode(f"a{EOT}b").ids.count(0) == 1  # what the library does unless told otherwise
+    ids = tokenizer.encode(f"a{EOT}b")
+    assert 0 not in ids
+    assert tokenizer.decode(ids) == f"a{EOT}b"
+
+
+def test_a_control_token_that_the_file_forgot_to_mark_is_still_letters(tmp_path: Path) -> None:
+    def unmark(values: dict[str, Any]) -> None:
+        values["added_tokens"][0]["special"] = False
+
+    tokenizer = load(tmp_path, TRAINED, unmark)
+    assert 0 not in tokenizer.encode(EOT)
+    assert tokenizer.control_ids == {0}
+
+
+def test_ids_named_as_control_are_control(tmp_path: Path) -> None:
+    size = len(TRAINED["model"]["vocab"])
+    add: Edit = lambda values: values.update(added_tokens=[{"id": size, "content": "END"}])  # noqa: E731
+    assert size in load(tmp_path, TRAINED, add).encode("END")  # an ordinary added token
+    assert size not in load(tmp_path, TRAINED, add, control_ids=[size]).encode("END")
+
+
+def test_text_that_can_only_be_a_control_token_is_refused(tmp_path: Path) -> None:
+    words = load(tmp_path, WORDS)
+    assert words.encode("hello stranger") == [2, 0]
+    with pytest.raises(InputError, match=r"'\[SEP\]'.*control token"):
+        words.encode("hello [SEP]")
+
+
+def test_control_tokens_are_not_shown(tokenizer: Tokenizer) -> None:
+    assert tokenizer.decode([0, *tokenizer.encode("hi"), 0]) == "hi"
+
+
+def test_ids_without_a_token_have_no_text(tokenizer: Tokenizer) -> None:
+    assert tokenizer.decode([10**6, -1, *tokenizer.encode("hi")]) == "hi"
+    assert tokenizer.token(10**6) is None
+
+
+def test_allowed_marks_holes_and_ids_past_the_tokenizer(tmp_path: Path) -> None:
+    mask = load(tmp_path, WORDS).allowed(8)
+    assert mask is not None
+    assert mask.tolist() == [True, True, True, False, False, True, False, False]
+
+
+def test_allowed_is_none_where_every_id_has_a_token(tokenizer: Tokenizer) -> None:
+    assert tokenizer.allowed(tokenizer.size) is None
+    assert tokenizer.allowed(tokenizer.size - 5) is None
+
+
+def test_a_tokenizer_that_shares_no_id_with_the_model_is_refused(tmp_path: Path) -> None:
+    words = load(tmp_path, WORDS, lambda values: values["model"].update(vocab={"[UNK]": 9, "[SEP]": 1}))
+    with pytest.raises(BundleError, match="no token below 1"):
+        words.allowed(1)
+
+
+def test_padding_and_truncation_are_dropped(tmp_path: Path) -> None:
+    def pad(values: dict[str, Any]) -> None:
+        values["padding"] = {
+            "strategy": {"Fixed": 10**12},
+            "direction": "Right",
+            "pad_to_multiple_of": None,
+            "pad_id": 0,
+            "pad_type_id": 0,
+            "pad_token": EOT,
+        }
+        values["truncation"] = {
+            "direction": "Right",
+            "max_length": 1,
+            "strategy": "LongestFirst",
+            "stride": 0,
+        }
+
+    assert load(tmp_path, TRAINED, pad).encode("hello") == peer().encode("hello").ids
+
+
+def test_a_template_puts_its_first_tokens_before_a_text_and_none_after(tmp_path: Path) -> None:
+    def template(values: dict[str, Any]) -> None:
+        end = {"SpecialToken": {"id": EOT, "type_id": 0}}
+        text = {"Sequence": {"id": "A", "type_id": 0}}
+        values["post_processor"] = {"type": "TemplateProcessing", "single": [end, text, end], "pair": []}
+
+    assert load(tmp_path, TRAINED, template).encode("hi") == [0, *peer().encode("hi").ids]
+
+
+def test_a_unigram_model_encodes_and_decodes(tmp_path: Path) -> None:
+    pieces = load(tmp_path, PIECES)
+    assert pieces.encode("hi hiz") == [3, 1, 2, 3, 1, 2, 0]
+    assert pieces.decode([3, 1, 2, 3, 1]) == "hi h"
+
+
+def long_chain(values: dict[str, Any]) -> None:
+    double = {"type": "Replace", "pattern": {"String": "a"}, "content": "aa"}
+    values["normalizer"] = {"type": "Sequence", "normalizers": [double] * 7}
+
+
+def nested_chain(values: dict[str, Any]) -> None:
+    part: dict[str, Any] = {"type": "NFC"}
+    for _ in range(5):
+        part = {"type": "Sequence", "normalizers": [part]}
+    values["normalizer"] = part
+
+
+def backtracking(values: dict[str, Any]) -> None:
+    pattern = {"Regex": "(a+)+b"}
+    values["pre_tokenizer"] = {"type": "Split", "pattern": pattern, "behavior": "Isolated", "invert": False}
+
+
+REFUSED: dict[str, tuple[Edit, str]] = {
+    "growing chain": (long_chain, "multiplies a text by more than 64"),
+    "nested chain": (nested_chain, "deeper than 3"),
+    "backtracking pattern": (backtracking, "Split has pattern"),
+    "empty pattern": (
+        lambda v: v.update(normalizer={"type": "Replace", "pattern": {"String": ""}, "content": "a"}),
+        "Replace has pattern",
+    ),
+    "unknown normalizer": (lambda v: v.update(normalizer={"type": "Precompiled"}), "'Precompiled'"),
+    "unknown decoder": (lambda v: v.update(decoder={"type": "CTC"}), "'CTC'"),
+    "decoder that is no object": (lambda v: v.update(decoder=[1]), "decoder is a list"),
+    "unknown post-processor": (lambda v: v.update(post_processor={"type": "X"}), "post-processor is 'X'"),
+    "malformed template": (
+        lambda v: v.update(post_processor={"type": "TemplateProcessing"}),
+        "TemplateProcessing is malformed",
+    ),
+    "template of unknown token": (
+        lambda v: v.update(
+            post_processor={"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "xyzzy"}}]}
+        ),
+        "which the vocabulary lacks",
+    ),
+    "unknown field": (lambda v: v["pre_tokenizer"].update(path="/etc"), "unknown field 'path'"),
+    "unknown model": (lambda v: v["model"].update(type="Neural"), "the model is 'Neural'"),
+    "no model": (lambda v: v.pop("model"), "the model is 'None'"),
+    "no vocabulary": (lambda v: v["model"].pop("vocab"), "no vocab"),
+    "empty vocabulary": (
+        lambda v: v.update(model={"type": "BPE", "vocab": {}, "merges": []}, added_tokens=[]),
+        "no tokens",
+    ),
+    "negative id": (lambda v: v["model"]["vocab"].update(zz=-1), "the id -1 is repeated or not in"),
+    "huge id": (lambda v: v["model"]["vocab"].update(zz=2**40), "is repeated or not in"),
+    "repeated id": (lambda v: v["model"]["vocab"].update(zz=5), "the id 5 is repeated"),
+    "float id": (lambda v: v["model"]["vocab"].update(zz=5.5), "the id 5.5"),
+    "merge of unknown tokens": (lambda v: v["model"]["merges"].append(["qq", "zz"]), "out of vocabulary"),
+    "malformed merge": (lambda v: v["model"]["merges"].append("a b c"), "has merges"),
+    "dropout": (lambda v: v["model"].update(dropout=0.5), "has dropout = '0.5'"),
+    "added token elsewhere": (
+        lambda v: v["added_tokens"][0].update(id=7),
+        "its place in the vocabulary is 0",
+    ),
+    "added token without content": (
+        lambda v: v["added_tokens"][0].pop("content"),
+        "lacks an id or a content",
+    ),
+    "empty added token": (lambda v: v["added_tokens"][0].update(content=""), "has content = ''"),
+    "added tokens that are no list": (
+        lambda v: v.update(added_tokens={"a": 1}),
+        "added_tokens is not a list",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_parts_that_are_not_accepted_are_named(tmp_path: Path, name: str) -> None:
+    edit, message = REFUSED[name]
+    with pytest.raises(BundleError, match=message):
+        load(tmp_path, TRAINED, edit)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "is not UTF-8 JSON"),
+        (b"\xff\xfe", "is not UTF-8 JSON"),
+        (b"[]", "holds a list"),
+        (b"[" * 100_000, "is not UTF-8 JSON"),
+        (b"[" * 2_000_000, "2000000 lists and objects"),
+        (b'{"model": {"vocab": ' + b"9" * 5000 + b"}}", "is not UTF-8 JSON"),
+    ],
+)
+def test_a_file_that_is_no_honest_json_is_refused(tmp_path: Path, data: bytes, message: str) -> None:
+    path = tmp_path / "tokenizer.json"
+    path.write_bytes(data)
+    with pytest.raises(BundleError, match=message):
+        load_tokenizer(path)
+
+
+def test_a_file_above_the_limit_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_FILE", 1000)
+    with pytest.raises(BundleError, match="larger than 1000 bytes"):
+        load(tmp_path, TRAINED)
+
+
+def test_a_missing_file_is_one_sentence(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="could not be read: No such file"):
+        load_tokenizer(tmp_path / "tokenizer.json")
+
+
+def test_a_panic_of_the_rust_side_is_an_error_and_an_interrupt_stays_one() -> None:
+    panic = type("PanicException", (BaseException,), {})
+    with pytest.raises(BundleError, match="loading: boom"), module._rust_errors(BundleError, "loading"):
+        raise panic("boom")
+    with pytest.raises(KeyboardInterrupt), module._rust_errors(BundleError, "loading"):
+        raise KeyboardInterrupt
+
+
+def test_text_that_is_too_long_or_not_unicode_is_refused(tokenizer: Tokenizer) -> None:
+    with pytest.raises(InputError, match="characters, above the limit"):
+        tokenizer.encode("a" * (MAX_TEXT + 1))
+    with pytest.raises(InputError, match="not valid Unicode at character 2"):
+        tokenizer.encode("ab\udce9")
+
+
+def test_a_word_that_the_vocabulary_cannot_express_is_an_input_error(tmp_path: Path) -> None:
+    words = load(tmp_path, WORDS, lambda values: values["model"].update(unk_token="[NONE]"))
+    with pytest.raises(InputError, match="could not encode the text"):
+        words.encode("stranger")
+
+
+@pytest.mark.parametrize("pattern", [r"\s+", r"\p{N}{1,3}", r"\d|[^\s\p{L}]+| ", r"[\r\n]+"])
+def test_simple_patterns_are_accepted(pattern: str) -> None:
+    assert is_pattern({"Regex": pattern})
+
+
+@pytest.mark.parametrize(
+    "pattern", ["(a+)+b", "a*a*b", r"(?=x)", r"\s+\s+\s+x", ".*", "", r"(a|a)+", r"\1", "a++"]
+)
+def test_patterns_that_might_backtrack_are_not(pattern: str) -> None:
+    assert not is_pattern({"Regex": pattern})
+
+
+@pytest.mark.parametrize("pattern", sorted(KNOWN_PATTERNS))
+def test_published_patterns_take_time_linear_in_the_text(pattern: str) -> None:
+    split = pre_tokenizers.Split(Regex(pattern), "isolated")
+    for unit in (" ", "a", "A", "é", " \n", "\n ", "'", "!", "あ", "aA", "\u0300"):
+        text = unit * 60_000 + "x"
+        start = time.perf_counter()
+        assert "".join(piece for piece, _ in split.pre_tokenize_str(text)) == text
+        assert time.perf_counter() - start < 4  # quadratic time would be far more
