@@ -114,10 +114,10 @@ def _initializer(tensor: _Message) -> Initializer:
     external = _external(tensor) if tensor.integer(14) == 1 or tensor.all(13) else None
     raw = tensor.one(9)
     if raw is not None and bits and len(raw.content()) != size:
-        raise BundleError(f"it has {len(raw.content())} bytes; {dtype} {list(dims)} takes {size}.")
+        raise BundleError(f"it has {len(raw.content())} bytes; {dtype} {shorten(list(dims))} takes {size}.")
     if external is not None and (raw is not None or external.length != size or not bits):
         raise BundleError(
-            f"it has {external.length} bytes outside of the graph; {dtype} {list(dims)} takes {size}."
+            f"it has {external.length} bytes outside of the graph; {dtype} {shorten(list(dims))} takes {size}."
         )
     return Initializer(name=tensor.text(8), dtype=dtype, dims=dims, bytes=size, external=external)
 
