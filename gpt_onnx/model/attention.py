@@ -32,8 +32,8 @@ class AttentionForm(Protocol):
 
 def split_heads(qkv: Tensor, config: GPTConfig) -> tuple[Tensor, Tensor, Tensor]:
     """Unpack (B, S, (H + 2K) D) into queries (B, H, S, D), keys and values (B, K, S, D)."""
-    heads = qkv.unflatten(-1, (config.n_head + 2 * config.n_kv_head, config.head_size)).transpose(1, 2)
-    query, key, value = heads.split([config.n_head, config.n_kv_head, config.n_kv_head], dim=1)
+    heads = torch.unflatten(qkv, -1, (config.n_head + 2 * config.n_kv_head, config.head_size)).transpose(1, 2)
+    query, key, value = torch.split(heads, [config.n_head, config.n_kv_head, config.n_kv_head], dim=1)
     return query, key, value
 
 
@@ -65,10 +65,21 @@ def causal_mask(input_ids: Tensor, attention_mask: Tensor | None, past_length: i
     new_length = input_ids.shape[1]
     key_index = torch.arange(past_length + new_length, device=input_ids.device)
     query_index = torch.arange(new_length, device=input_ids.device) + past_length
-    allowed = (key_index[None, :] <= query_index[:, None])[None, None]  # (1, 1, S, T)
+    allowed = (key_index <= query_index.unsqueeze(1)).unsqueeze(0).unsqueeze(0)  # (1, 1, S, T)
     if attention_mask is None:
         return allowed
-    return allowed & attention_mask.to(torch.bool)[:, None, None, :]
+    return allowed & attention_mask.to(torch.bool).unsqueeze(1).unsqueeze(1)
+
+
+def masked_attention(query: Tensor, present: KeyValue, mask: Tensor, config: GPTConfig) -> Tensor:
+    """Return softmax(Q K^T / sqrt(D)) V as (B, S, H D), in plain operators, each of which ONNX has.
+
+    Forbidden keys get the most negative finite score, never -inf: a row that may see nothing stays finite.
+    """
+    keys, values = (share_heads(part, config.group_size) for part in present)
+    scores = (query * (1.0 / math.sqrt(config.head_size))) @ keys.transpose(-1, -2)  # (B, H, S, T)
+    scores = torch.where(mask, scores, torch.finfo(scores.dtype).min)
+    return merge_heads(torch.softmax(scores, dim=-1) @ values)
 
 
 class SdpaAttention:
@@ -90,10 +101,7 @@ class SdpaAttention:
 
 
 class DecomposedAttention:
-    """softmax(Q K^T / sqrt(D)) V in plain operators, each of which ONNX has.
-
-    Forbidden keys get the most negative finite score, never -inf: a row that may see nothing stays finite.
-    """
+    """Attention in plain operators over a cache that grows by concatenation; see ``masked_attention``."""
 
     def __init__(self, mask: Tensor) -> None:
         self.mask = mask
@@ -102,10 +110,7 @@ class DecomposedAttention:
         """See AttentionForm."""
         query, key, value = split_heads(qkv, config)
         present = append(past, key, value)
-        keys, values = (share_heads(part, config.group_size) for part in present)
-        scores = (query * (1.0 / math.sqrt(config.head_size))) @ keys.transpose(-1, -2)  # (B, H, S, T)
-        scores = torch.where(self.mask, scores, torch.finfo(scores.dtype).min)
-        return merge_heads(torch.softmax(scores, dim=-1) @ values), present
+        return masked_attention(query, present, self.mask, config), present
 
 
 class MultiHeadAttention(nn.Module):

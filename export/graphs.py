@@ -1,0 +1,228 @@
+"""What is traced: one module for each graph of a bundle, with its inputs, outputs and promised dims.
+
+The names are those that optimum, transformers.js, onnxruntime-genai and our runtime agree on (docs/graph.md).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from gpt_onnx.config import GPTConfig
+from gpt_onnx.errors import ExportError
+from gpt_onnx.model import GPT
+from gpt_onnx.model.attention import AttentionForm, DecomposedAttention, KeyValue, causal_mask
+
+from .attention import (
+    GroupQueryAttention,
+    InPlaceGroupQueryAttention,
+    SlotAttention,
+    padded_head_size,
+)
+from .options import ExportOptions
+from .targets import Target, find_target
+
+BATCH = "batch_size"
+SEQUENCE = "sequence_length"
+PAST = "past_sequence_length"
+TOTAL = f"{PAST} + {SEQUENCE}"
+
+Dims = tuple[str | int, ...]
+
+
+FormMaker = Callable[[Tensor, Tensor, int, int], AttentionForm]
+"""Makes a form from input_ids, attention_mask, the past length and the cache's head size."""
+
+GROWING_FORMS: Mapping[str, FormMaker] = {
+    "gqa": lambda ids, mask, past_length, head_size: GroupQueryAttention(mask, head_size),
+    "decomposed": lambda ids, mask, past_length, head_size: DecomposedAttention(
+        causal_mask(ids, mask, past_length)
+    ),
+}
+"""Attention over a cache that is as long as its content, by the target's attention."""
+
+SLOT_FORMS: Mapping[str, FormMaker] = {
+    "gqa": lambda ids, mask, past_length, head_size: InPlaceGroupQueryAttention(mask, head_size),
+    "decomposed": lambda ids, mask, past_length, head_size: SlotAttention(mask),
+}
+"""Attention over a cache of frozen slots, by the target's attention."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graph:
+    """A module to trace and the promise that its graph must keep."""
+
+    role: str
+    """"model", "prefill" or "decode"."""
+    module: nn.Module
+    inputs: Mapping[str, Dims]
+    """Dims of each input, in the order of the module's flattened arguments."""
+    outputs: Mapping[str, Dims]
+    sequence_limit: int | None
+    """The longest sequence that the module takes; None where there is no limit."""
+
+
+class CachedForward(nn.Module):
+    """input_ids, attention_mask, position_ids and the cache in; logits and the cache out.
+
+    ``make_form`` makes the attention form of one call; without a past, the cache starts empty.
+    """
+
+    def __init__(self, gpt: GPT, make_form: FormMaker, target: Target) -> None:
+        super().__init__()
+        self.gpt = gpt
+        self.make_form = make_form
+        self.cache_head_size = padded_head_size(gpt.config.head_size, target.head_size_multiple)
+
+    def forward(
+        self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor, past: list[Tensor] | None = None
+    ) -> tuple[Tensor, list[KeyValue]]:
+        """Return logits and the present of each layer; ``past`` is flat: key, value, key, value, ..."""
+        pairs = list(zip(past[::2], past[1::2], strict=True)) if past else None
+        past_length = past[0].shape[2] if past else 0
+        form = self.make_form(input_ids, attention_mask, past_length, self.cache_head_size)
+        return self.gpt.run(input_ids, form, position_ids, pairs)
+
+
+class PlainForward(nn.Module):
+    """input_ids in, logits out: no cache."""
+
+    def __init__(self, gpt: GPT) -> None:
+        super().__init__()
+        self.gpt = gpt
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        """Return logits (B, S, V)."""
+        form = DecomposedAttention(causal_mask(input_ids, None, 0))
+        return self.gpt.run(input_ids, form)[0]
+
+
+def _cache_names(prefix: str, config: GPTConfig) -> list[str]:
+    return [f"{prefix}.{layer}.{part}" for layer in range(config.n_layer) for part in ("key", "value")]
+
+
+def _cache(prefix: str, config: GPTConfig, batch: str | int, length: str | int, target: Target) -> dict[str, Dims]:
+    size = padded_head_size(config.head_size, target.head_size_multiple)
+    return {name: (batch, config.n_kv_head, length, size) for name in _cache_names(prefix, config)}
+
+
+def _token_inputs(batch: str | int, length: str | int, total: str | int) -> dict[str, Dims]:
+    return {"input_ids": (batch, length), "attention_mask": (batch, total), "position_ids": (batch, length)}
+
+
+def _dynamic(gpt: GPT, options: ExportOptions, target: Target) -> list[Graph]:
+    config, batch = gpt.config, options.frozen("batch_size") or BATCH
+    return [
+        Graph(
+            role="model",
+            module=CachedForward(gpt, GROWING_FORMS[target.attention], target),
+            inputs=_token_inputs(batch, SEQUENCE, TOTAL) | _cache("past_key_values", config, batch, PAST, target),
+            outputs={"logits": (batch, SEQUENCE, config.vocab_size)}
+            | _cache("present", config, batch, TOTAL, target),
+            sequence_limit=config.position_limit,
+        )
+    ]
+
+
+def _static(gpt: GPT, options: ExportOptions, target: Target) -> list[Graph]:
+    config, batch, length = gpt.config, options.frozen("batch_size") or BATCH, options.frozen("seq_len")
+    assert length is not None
+    present = _cache("present", config, batch, length, target)
+    return [
+        Graph(
+            role="prefill",
+            module=CachedForward(gpt, GROWING_FORMS[target.attention], target),
+            inputs=_token_inputs(batch, length, length),
+            outputs={"logits": (batch, length, config.vocab_size)} | present,
+            sequence_limit=config.position_limit,
+        ),
+        Graph(
+            role="decode",
+            module=CachedForward(gpt, SLOT_FORMS[target.attention], target),
+            inputs=_token_inputs(batch, 1, length) | _cache("past_key_values", config, batch, length, target),
+            outputs={"logits": (batch, 1, config.vocab_size)} | present,
+            sequence_limit=config.position_limit,
+        ),
+    ]
+
+
+def plain_graph(module: nn.Module, options: ExportOptions, vocab_size: int, sequence_limit: int | None) -> Graph:
+    """Describe the graph input_ids -> logits of any module that returns logits (B, S, V)."""
+    batch, length = options.frozen("batch_size") or BATCH, options.frozen("seq_len") or SEQUENCE
+    return Graph(
+        role="model",
+        module=module,
+        inputs={"input_ids": (batch, length)},
+        outputs={"logits": (batch, length, vocab_size)},
+        sequence_limit=sequence_limit,
+    )
+
+
+def _plain(gpt: GPT, options: ExportOptions, target: Target) -> list[Graph]:
+    return [plain_graph(PlainForward(gpt), options, gpt.config.vocab_size, gpt.config.position_limit)]
+
+
+LAYOUTS = {"dynamic": _dynamic, "static": _static, "plain": _plain}
+
+
+def graphs_of(gpt: GPT, options: ExportOptions) -> Sequence[Graph]:
+    """Return the graphs that the options ask for.
+
+    Raises:
+        ExportError: if the frozen length is beyond a learned position table.
+    """
+    check_frozen_length(options, gpt.config.position_limit)
+    return LAYOUTS[options.layout](gpt, options, find_target(options.target))
+
+
+def check_frozen_length(options: ExportOptions, limit: int | None) -> None:
+    """Refuse a frozen length that the model cannot compute.
+
+    Raises:
+        ExportError: if it is beyond the limit.
+    """
+    length = options.frozen("seq_len")
+    if length is not None and limit is not None and length > limit:
+        raise ExportError(
+            f"--seq-len is {length} and the model's positions end at {limit}; freeze at most {limit}, or use dynamic."
+        )
+
+
+BATCH_EXAMPLES = (61, 67, 71, 73, 79, 83)
+LONGEST_EXAMPLE = 97
+
+
+def example_sizes(taken: set[int], limit: int | None) -> dict[str, int]:
+    """Choose batch, sequence and past lengths whose numbers occur nowhere in the model.
+
+    0 and 1 would be specialised by the tracer; a size that the model has too could not be told from a
+    constant of its own. Tracing computes with shapes alone, so that large sizes cost nothing.
+
+    Args:
+        taken: The sizes of the model.
+        limit: The longest sequence that the module takes; None where there is no limit.
+
+    Raises:
+        ExportError: if the limit leaves no choice.
+    """
+    for batch in BATCH_EXAMPLES:
+        for sequence in range(min(limit or LONGEST_EXAMPLE, LONGEST_EXAMPLE), 1, -1):
+            past = sequence + 6
+            if not {batch, sequence, past, past + sequence, batch * sequence} & taken and batch != sequence:
+                return {BATCH: batch, SEQUENCE: sequence, PAST: past, TOTAL: past + sequence}
+    raise ExportError(f"no example length from 2 to {limit} differs from all sizes of the model; freeze --seq-len.")
+
+
+def example_shape(dims: Dims, sizes: Mapping[str, int]) -> tuple[int, ...]:
+    """Return the example's shape for promised dims."""
+    return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in dims)
+
+
+def example_tensor(name: str, shape: tuple[int, ...]) -> Tensor:
+    """Return zeros for the cache, ones for the mask, and zeros for ids and positions."""
+    if name.startswith("past_key_values"):
+        return torch.zeros(shape)
+    return torch.ones(shape, dtype=torch.int64) if name == "attention_mask" else torch.zeros(shape, dtype=torch.int64)

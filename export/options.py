@@ -1,0 +1,77 @@
+"""What ``export_bundle`` can be asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gpt_onnx.errors import ConfigError
+
+from .targets import find_target
+
+DYNAMIC = "dynamic"
+CHECK_LEVELS = ("none", "quick", "standard", "deep")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportOptions:
+    """The options of an export; the defaults are those of the command line.
+
+    Raises:
+        ConfigError: if a value is out of its range.
+    """
+
+    target: str = "cpu"
+    """A name in TARGETS."""
+    seq_len: int | str = DYNAMIC
+    """"dynamic", or the one sequence length of a frozen graph."""
+    batch_size: int | str = DYNAMIC
+    """"dynamic", or the one batch size of a frozen graph."""
+    kv_cache: bool = True
+    """Whether the graph takes and returns keys and values; without, it is input_ids -> logits."""
+    check: str = "standard"
+    """How thoroughly the graph is compared with the original: one of CHECK_LEVELS."""
+    reference: Path | None = None
+    """A file with input_ids and logits that the original program wrote, to compare with as well."""
+    tokenizer: Path | str | None = None
+    """A tokenizer to use instead of the source's own; "none" for no tokenizer."""
+    config: Path | None = None
+    """A configuration (JSON or TOML) for a source that does not tell its own."""
+    overwrite: bool = False
+    """Whether an older bundle at the destination is replaced."""
+
+    def __post_init__(self) -> None:
+        find_target(self.target)
+        for name in ("seq_len", "batch_size"):
+            _check_size(name, getattr(self, name))
+        if self.check not in CHECK_LEVELS:
+            raise ConfigError(f"check is {self.check!r}; known are {', '.join(CHECK_LEVELS)}.")
+
+    @property
+    def layout(self) -> str:
+        """Return "plain", "static" or "dynamic": which graphs the bundle has."""
+        if not self.kv_cache:
+            return "plain"
+        return DYNAMIC if self.seq_len == DYNAMIC else "static"
+
+    def frozen(self, name: str) -> int | None:
+        """Return the frozen seq_len or batch_size, None where it is dynamic."""
+        value = getattr(self, name)
+        return None if value == DYNAMIC else int(value)
+
+    def recorded(self) -> dict[str, Any]:
+        """Return what goes into the manifest: what shapes the bundle, without paths."""
+        return {
+            "target": self.target,
+            "seq_len": self.seq_len,
+            "batch_size": self.batch_size,
+            "kv_cache": self.kv_cache,
+            "check": self.check,
+        }
+
+
+def _check_size(name: str, value: int | str) -> None:
+    valid = value == DYNAMIC or (type(value) is int and value >= 1)
+    if not valid:
+        raise ConfigError(f"{name} is {value!r}; it must be 'dynamic' or an integer of at least 1.")

@@ -1,0 +1,65 @@
+"""The targets: one frozen entry each; a new target is a new entry.
+
+A target says in which form attention is written, which opset and IR version the graph has, and where it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpt_onnx.errors import ConfigError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """What a graph is made for."""
+
+    name: str
+    attention: str
+    """"gqa": com.microsoft::GroupQueryAttention, cache in place; "decomposed": standard operators only."""
+    opset: int
+    """Version of the standard operators."""
+    ir_version: int
+    """Version of the file format; 10 loads on every ONNX Runtime from 1.19."""
+    head_size_multiple: int
+    """The cache's head size is padded with zeros to a multiple of this."""
+    padding: str
+    """Where other clients may pad: "right", or "left or right"."""
+    summary: str
+
+
+TARGETS: Mapping[str, Target] = {
+    target.name: target
+    for target in (
+        Target(
+            name="cpu",
+            attention="gqa",
+            opset=21,
+            ir_version=10,
+            head_size_multiple=8,
+            padding="right",
+            summary="GroupQueryAttention with one cache buffer in place, for ONNX Runtime on a CPU",
+        ),
+        Target(
+            name="portable",
+            attention="decomposed",
+            opset=21,
+            ir_version=10,
+            head_size_multiple=1,
+            padding="left or right",
+            summary="standard operators only, for any runtime and for ONNX Runtime on CUDA",
+        ),
+    )
+}
+
+
+def find_target(name: str) -> Target:
+    """Return a target by name.
+
+    Raises:
+        ConfigError: if there is no such target.
+    """
+    if name not in TARGETS:
+        raise ConfigError(f"the target is {name!r}; known are {', '.join(TARGETS)}.")
+    return TARGETS[name]
