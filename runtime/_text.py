@@ -86,8 +86,10 @@ class WholeDetokenizer:
 
     def push(self, token_id: int) -> str:
         """Take one id and return the text that no later id can change."""
+        token = self._tokenizer.token(token_id)
+        if token is None or token_id in self._tokenizer.control_ids:
+            return ""
         self._ids.append(token_id)
-        token = self._tokenizer.token(token_id) or ""
         if _BYTE_TOKEN.fullmatch(token):  # a later byte may make the whole run of bytes invalid
             return ""
         return self._show(self._tokenizer.decode(self._ids).rstrip(_REPLACEMENT))

@@ -39,12 +39,9 @@ class GenerationDefaults:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the object of a generation_config.json; ``GenerationDefaults.from_dict`` reads it back."""
-        eos = list(self.eos_ids) if len(self.eos_ids) != 1 else self.eos_ids[0]
-        values = {
-            "bos_token_id": self.bos_id,
-            "eos_token_id": eos or None,
-            "do_sample": not self.sampling.greedy,
-        }
+        values: dict[str, Any] = {"bos_token_id": self.bos_id, "do_sample": not self.sampling.greedy}
+        if self.eos_ids:
+            values["eos_token_id"] = self.eos_ids[0] if len(self.eos_ids) == 1 else list(self.eos_ids)
         values |= {name: getattr(self.sampling, name) for name in _SAMPLING}
         if self.sampling.greedy:
             del values["temperature"]  # other clients refuse a temperature of 0
