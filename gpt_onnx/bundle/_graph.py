@@ -117,7 +117,8 @@ def _initializer(tensor: _Message) -> Initializer:
         raise BundleError(f"it has {len(raw.content())} bytes; {dtype} {shorten(list(dims))} takes {size}.")
     if external is not None and (raw is not None or external.length != size or not bits):
         raise BundleError(
-            f"it has {external.length} bytes outside of the graph; {dtype} {shorten(list(dims))} takes {size}."
+            f"it has {external.length} bytes outside of the graph; "
+            f"{dtype} {shorten(list(dims))} takes {size}."
         )
     return Initializer(name=tensor.text(8), dtype=dtype, dims=dims, bytes=size, external=external)
 

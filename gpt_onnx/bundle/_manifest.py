@@ -38,17 +38,24 @@ def _is_count(value: object) -> bool:
     return type(value) is int and 0 <= value < 2**63
 
 
+def _is_text(value: object) -> bool:
+    """Whether UTF-8 can hold ``value``: a string without halves of surrogate pairs."""
+    return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
+
+
 def _is_plain_json(value: object, depth: int = 8) -> bool:
     """Whether JSON can hold ``value`` and give it back equal; at most ``depth`` levels deep."""
-    if value is None or isinstance(value, str | bool):
+    if value is None or isinstance(value, bool) or _is_text(value):
         return True
-    if isinstance(value, int | float):
+    if isinstance(value, int):
+        return abs(value) < 2**63
+    if isinstance(value, float):
         return math.isfinite(value)
     if depth == 0 or not isinstance(value, list | dict):
         return False
     if isinstance(value, list):
         return all(_is_plain_json(item, depth - 1) for item in value)
-    return all(isinstance(key, str) and _is_plain_json(item, depth - 1) for key, item in value.items())
+    return all(_is_text(key) and _is_plain_json(item, depth - 1) for key, item in value.items())
 
 
 def _pattern(expression: str, meaning: str) -> _Rule:
@@ -67,7 +74,7 @@ def _optional(rule: _Rule) -> _Rule:
 
 def _texts_to(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
     def check(value: object) -> bool:
-        return isinstance(value, dict) and all(isinstance(k, str) and holds(v) for k, v in value.items())
+        return isinstance(value, dict) and all(_is_text(k) and holds(v) for k, v in value.items())
 
     return check
 
@@ -276,7 +283,7 @@ _MANIFEST_RULES: Mapping[str, _Rule] = {
     "checked": _FLAG,
     "compared_with_original": _FLAG,
     "options": ("an object of plain JSON", lambda value: isinstance(value, dict) and _is_plain_json(value)),
-    "versions": ("an object of strings", _texts_to(lambda value: isinstance(value, str))),
+    "versions": ("an object of strings", _texts_to(_is_text)),
     "source_sha256": _SHA256,
     "files": ("an object of files", _texts_to(lambda value: isinstance(value, FileEntry))),
 }

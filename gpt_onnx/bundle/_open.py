@@ -23,6 +23,17 @@ from gpt_onnx.bundle._names import GRAPH_FOLDER, MANIFEST, shorten
 from gpt_onnx.bundle._staging import recover
 from gpt_onnx.errors import BundleError
 
+_ATTEMPTS = 5
+
+
+def _identity(folder: Path) -> tuple[int, int] | None:
+    """Return device and inode; None where there is nothing."""
+    try:
+        status = folder.stat()
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bundle:
@@ -32,6 +43,8 @@ class Bundle:
     """The folder."""
     manifest: Manifest
     """What it says of itself."""
+    identity: tuple[int, int] | None = None
+    """Device and inode of the folder that was verified."""
 
     def file(self, relative: str) -> Path:
         """Return the path of one of its files, e.g. ``file("tokenizer.json")``.
@@ -57,6 +70,15 @@ class Bundle:
                 f"{self.path} has no graph {role!r}; layout {graph.layout} has {', '.join(graph.graphs)}."
             )
         return self.path / graph.graphs[role]
+
+    def check_in_place(self) -> None:
+        """Check that the folder is the one that was verified; ask after the last file was opened.
+
+        Raises:
+            BundleError: if another bundle was published in its place meanwhile.
+        """
+        if self.identity is not None and _identity(self.path) != self.identity:
+            raise BundleError(f"{self.path} was replaced while it was being loaded; load it again.")
 
 
 def list_files(folder: Path) -> Iterator[tuple[str, int]]:
@@ -120,19 +142,7 @@ def read_manifest(folder: Path) -> Manifest:
         raise BundleError(f"{path} is no manifest: {exc}") from exc
 
 
-def open_bundle(path: str | Path, *, check_hashes: bool = True, progress: Progress | None = None) -> Bundle:
-    """Verify a bundle and return it.
-
-    Args:
-        path: The folder. If a publication was interrupted between two renames, it is put back first.
-        check_hashes: Whether to hash every file; the names and sizes are always checked.
-        progress: Called with the number of bytes just hashed.
-
-    Raises:
-        BundleError: if anything is not as the manifest says; the message names the file.
-    """
-    folder = Path(path)
-    recover(folder)
+def _verified(folder: Path, check_hashes: bool, progress: Progress | None) -> Manifest:
     if not folder.is_dir():
         raise BundleError(
             f"{folder} is {'not a folder' if folder.exists() else 'not there'}; a bundle is a folder."
@@ -140,8 +150,39 @@ def open_bundle(path: str | Path, *, check_hashes: bool = True, progress: Progre
     manifest = read_manifest(folder)
     try:
         _verify_listing(folder, manifest)
-        if check_hashes:
-            _verify_hashes(folder, manifest, progress)
     except OSError as exc:
         raise BundleError(f"{exc.filename or folder} cannot be read: {exc.strerror}.") from exc
-    return Bundle(path=folder, manifest=manifest)
+    if check_hashes:
+        _verify_hashes(folder, manifest, progress)
+    return manifest
+
+
+def open_bundle(path: str | Path, *, check_hashes: bool = True, progress: Progress | None = None) -> Bundle:
+    """Verify a bundle and return it.
+
+    A publication that died between two renames is undone first. A bundle that is replaced during the
+    verification is verified anew.
+
+    Args:
+        path: The folder.
+        check_hashes: Whether to hash every file; the names and sizes are always checked.
+        progress: Called with the number of bytes just hashed.
+
+    Raises:
+        BundleError: if anything is not as the manifest says; the message names the file.
+    """
+    folder = Path(path)
+    for _ in range(_ATTEMPTS):
+        recover(folder)
+        identity = _identity(folder)
+        try:
+            manifest = _verified(folder, check_hashes, progress)
+        except BundleError:
+            if _identity(folder) == identity:
+                raise
+        else:
+            if _identity(folder) == identity:
+                return Bundle(path=folder, manifest=manifest, identity=identity)
+    raise BundleError(
+        f"{folder} was replaced {_ATTEMPTS} times while it was being verified; try again later."
+    )
