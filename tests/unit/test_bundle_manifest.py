@@ -216,10 +216,7 @@ def test_names_that_only_case_tells_apart_are_refused(make_manifest: ManifestMak
 def test_sizes_of_the_cache_come_together(make_manifest: ManifestMaker) -> None:
     model = make_manifest().model
     assert model.cache_elements_per_token == 2 * 2 * 2 * 8
-    nothing = dict.fromkeys(("n_layer", "n_kv_head", "head_size", "cache_head_size"), 0)
-    assert (
-        make_manifest("plain", model=dataclasses.replace(model, **nothing)).model.cache_elements_per_token
-        == 0
-    )
+    nothing = dataclasses.replace(model, n_layer=0, n_kv_head=0, head_size=0, cache_head_size=0)
+    assert make_manifest("plain", model=nothing).model.cache_elements_per_token == 0
     with pytest.raises(BundleError, match="either all of them are positive"):
         dataclasses.replace(model, n_kv_head=0)
