@@ -118,6 +118,7 @@ class StopStrings:
     """
 
     def __init__(self, stop: Sequence[str] = ()) -> None:
+        stop = (stop,) if isinstance(stop, str) else tuple(stop)
         if "" in stop:
             raise InputError(
                 "a stop string is empty and would stop before the first character; give some text."

@@ -1,0 +1,230 @@
+"""Text in, text out: an engine of token ids and a tokenizer.
+
+    gpt = load("bundle")
+    print(gpt.complete("My fellow citizens,", max_new_tokens=50, seed=1))
+    for piece in gpt.stream("My fellow citizens,", stop=["."]):
+        print(piece, end="", flush=True)
+    gpt.engine.logits(ids)                       # below text: OnnxGPT
+
+A prompt is text or a sequence of token ids; a bundle without a tokenizer takes and gives ids only. An empty
+text begins with the end-of-text token, which is what a new document begins with.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeAlias, TypedDict, Unpack
+
+import numpy as np
+
+from gpt_onnx.errors import InputError
+
+from ._completion import Completion, CompletionStream
+from ._text import TextStream
+from .generation_config import GenerationDefaults, read_generation_defaults
+from .sampling import Mask, Sampling
+from .tokenizer import Tokenizer, load_tokenizer
+
+if TYPE_CHECKING:
+    from gpt_onnx.bundle import Bundle
+
+    from .engine import OnnxGPT
+
+__all__ = ["Completion", "CompletionStream", "TextGPT", "TextOptions", "load"]
+
+END_OF_TEXT = "<|endoftext|>"
+NO_TOKENIZER = "this bundle has no tokenizer.json; give token ids, or export it again with --tokenizer"
+
+Prompt: TypeAlias = str | Sequence[int]
+
+
+class TextOptions(TypedDict, total=False):
+    """The options of ``complete``, ``stream`` and ``generate``, all of which may be left out."""
+
+    sampling: Sampling | None
+    """How tokens are chosen; None: as the bundle's generation_config.json says."""
+    stop: Sequence[str]
+    """Texts at which to stop; they are not part of the result."""
+    seed: int | None
+    """Seed of the random numbers; None: a fresh one."""
+    ignore_eos: bool
+    """Whether to go on after the end of a text."""
+    on_context_end: str
+    """What to do when the context is full: "stop", or "slide" and forget the beginning."""
+    cancelled: Callable[[], bool] | None
+    """Asked before each token; True ends what is on its way with the reason "cancelled"."""
+
+
+class EngineOptions(TypedDict):
+    """What the engine is told in either form of generation."""
+
+    sampling: Sampling
+    allowed_vocab: Mask | None
+    ignore_eos: bool
+    on_context_end: str
+    cancelled: Callable[[], bool] | None
+
+
+def _finished(stream: CompletionStream) -> Completion:
+    for _ in stream:
+        pass
+    return stream.completion
+
+
+def _generator(options: TextOptions) -> np.random.Generator:
+    seed = options.get("seed")
+    if seed is not None and (type(seed) is not int or seed < 0):
+        raise InputError(f"seed is {seed!r}; it must be an integer of at least 0, or None.")
+    return np.random.default_rng(seed)
+
+
+def _defaults(bundle: Bundle, vocab_size: int) -> GenerationDefaults:
+    if "generation_config.json" not in bundle.manifest.files:
+        return GenerationDefaults()
+    return read_generation_defaults(bundle.file("generation_config.json"), vocab_size=vocab_size)
+
+
+class TextGPT:
+    """An engine with its tokenizer and its defaults; ``load`` makes one.
+
+    Args:
+        engine: computes ids from ids.
+        tokenizer: None: prompts are ids, and so are completions.
+        defaults: end-of-text ids and sampling.
+    """
+
+    def __init__(self, engine: OnnxGPT, tokenizer: Tokenizer | None, defaults: GenerationDefaults) -> None:
+        self.engine = engine
+        self.tokenizer = tokenizer
+        self.defaults = defaults
+        self._allowed: Mask | None = tokenizer.allowed(engine.vocab_size) if tokenizer is not None else None
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Return the token ids of a prompt; ids stay as they are.
+
+        Raises:
+            InputError: if the text cannot be encoded, or is empty and there is no end-of-text token.
+        """
+        if not isinstance(prompt, str):
+            return list(prompt)
+        if self.tokenizer is None:
+            raise InputError(f"{NO_TOKENIZER}.")
+        ids = self.tokenizer.encode(prompt) or self._beginning()
+        if not ids:
+            raise InputError(
+                "the prompt is empty and this bundle names no end-of-text token; give some text."
+            )
+        return ids
+
+    def _beginning(self) -> list[int]:
+        """Return the token that an empty text begins with, or nothing."""
+        named = [*self.defaults.eos_ids, self.defaults.bos_id]
+        if self.tokenizer is not None:
+            named.append(self.tokenizer.id_of(END_OF_TEXT))
+        return [token_id for token_id in named if token_id is not None][:1]
+
+    def complete(self, prompt: Prompt, max_new_tokens: int = 128, **options: Unpack[TextOptions]) -> str:
+        """Return the text that continues a prompt, without the prompt.
+
+        Raises:
+            InputError: if there is no tokenizer, or the prompt or an option cannot be used.
+        """
+        if self.tokenizer is None:
+            raise InputError(f"{NO_TOKENIZER}, and call engine.generate.")
+        return "".join(self.stream(prompt, max_new_tokens, **options))
+
+    def stream(
+        self, prompt: Prompt, max_new_tokens: int = 128, **options: Unpack[TextOptions]
+    ) -> CompletionStream:
+        """Return the pieces of text that continue a prompt, as they come.
+
+        Raises:
+            InputError: at once, if the prompt or an option cannot be used.
+        """
+        [random] = _generator(options).spawn(1)
+        return self._start(prompt, max_new_tokens, random, options)
+
+    def generate(
+        self, prompts: Sequence[Prompt], max_new_tokens: int = 128, **options: Unpack[TextOptions]
+    ) -> list[Completion]:
+        """Return a completion for each prompt.
+
+        Rows are computed together, and each draws random numbers of its own. With stop strings they are
+        computed one after another, as a text may end at any token; the result is the same.
+
+        Raises:
+            InputError: if a prompt or an option cannot be used.
+        """
+        randoms = _generator(options).spawn(len(prompts))
+        if options.get("stop"):
+            pairs = zip(prompts, randoms, strict=True)
+            streams = [self._start(prompt, max_new_tokens, random, options) for prompt, random in pairs]
+            return [_finished(stream) for stream in streams]
+        rows = [self.encode(prompt) for prompt in prompts]
+        arguments = self._arguments(options)
+        generations = self.engine.generate(rows, max_new_tokens, generator=randoms, **arguments)
+        return [
+            Completion(
+                prompt_ids=tuple(row),
+                ids=generation.ids,
+                text=self.continuation(row, generation.ids),
+                finish_reason=generation.finish_reason,
+            )
+            for row, generation in zip(rows, generations, strict=True)
+        ]
+
+    def continuation(self, prompt_ids: Sequence[int], ids: Sequence[int]) -> str:
+        """Return the text that ids add to that of a prompt; empty for a bundle without a tokenizer."""
+        if self.tokenizer is None:
+            return ""
+        text = TextStream(self.tokenizer, context=prompt_ids)
+        return "".join(map(text.push, ids)) + text.flush()
+
+    def _arguments(self, options: TextOptions) -> EngineOptions:
+        return {
+            "sampling": options.get("sampling") or self.defaults.sampling,
+            "allowed_vocab": self._allowed,
+            "ignore_eos": options.get("ignore_eos", False),
+            "on_context_end": options.get("on_context_end", "stop"),
+            "cancelled": options.get("cancelled"),
+        }
+
+    def _start(
+        self, prompt: Prompt, max_new_tokens: int, random: np.random.Generator, options: TextOptions
+    ) -> CompletionStream:
+        ids, text = self.encode(prompt), None
+        stop = options.get("stop", ())
+        if self.tokenizer is not None:
+            text = TextStream(self.tokenizer, context=ids, stop=stop)
+        elif stop:
+            raise InputError(f"the stop string {stop[0]!r} cannot be found: {NO_TOKENIZER}.")
+        tokens = self.engine.stream(ids, max_new_tokens, generator=[random], **self._arguments(options))
+        return CompletionStream(tokens, ids, text)
+
+
+def load(
+    path: str | Path, provider: str = "auto", threads: int | None = None, *, check_hashes: bool = True
+) -> TextGPT:
+    """Load a bundle: its engine, its tokenizer if it has one, and its defaults.
+
+    Args:
+        path: the bundle's folder.
+        provider: "auto", "cpu", "cuda" or "cuda:N"; never a silent fallback.
+        threads: threads within an operator; None: the cores that this process may use.
+        check_hashes: whether to verify the SHA-256 of every file first.
+
+    Raises:
+        BundleError: if the bundle is damaged, or its tokenizer has a part that is not accepted.
+        ProviderError: if the provider is not to be had.
+    """
+    from .engine import OnnxGPT  # here, so that the sampler and the tokenizer work without onnxruntime
+
+    engine = OnnxGPT.load(path, provider, threads, check_hashes=check_hashes)
+    defaults = _defaults(engine.bundle, engine.vocab_size)
+    tokenizer = None
+    if "tokenizer.json" in engine.bundle.manifest.files:
+        control_ids = [*defaults.eos_ids, *([] if defaults.bos_id is None else [defaults.bos_id])]
+        tokenizer = load_tokenizer(engine.bundle.file("tokenizer.json"), control_ids)
+    engine.bundle.check_in_place()
+    return TextGPT(engine, tokenizer, defaults)
