@@ -1,0 +1,200 @@
+"""Any torch.nn.Module as the reference: float64 made out of a program that was written for float32.
+
+The float64 form is a copy of the module whose weights are float64, run so that what the code makes on the way
+(``torch.arange(..., dtype=torch.float32)``, ``x.float()``, a default dtype) is float64 as well. Where that
+raises though float32 works, the float32 module is the reference, and what one unit in the last place of
+every weight changes stands for the cost of float32.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from gpt_onnx.errors import ExportError
+
+from .cases import SEED, Ids
+from .reference import Refused, Truth, evaluating, in_dtype
+from .tolerance import FloatArray, RowErrors
+
+PROBE = 11  # tokens of the sequence that shows whether a module is causal
+SAME = {"float64": 1e-9, "float32": 1e-5}  # relative difference of equal computations in another shape
+
+
+def logits_in(result: object) -> Tensor:
+    """Find the logits in what a module returned: a tensor, a tuple, a dict or a ModelOutput.
+
+    Raises:
+        ExportError: if there are none.
+    """
+    if isinstance(result, Tensor):
+        return result
+    if isinstance(result, Mapping):
+        found = result["logits"] if "logits" in result else next(iter(result.values()), None)
+        return logits_in(found)
+    if hasattr(result, "logits"):
+        return logits_in(result.logits)
+    for part in result if isinstance(result, tuple | list) else ():
+        if isinstance(part, Tensor) and part.is_floating_point() and part.dim() >= 2:
+            return part
+    raise ExportError(
+        f"the module returned a {type(result).__name__} without logits; "
+        "return a tensor (B, S, V), or a tuple or dict that holds one."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Logits of one sequence, one row a position from ``first``."""
+
+    first: int
+    values: Tensor
+
+    @classmethod
+    def of(cls, logits: Tensor, length: int) -> _Rows:
+        """Read (1, S, V), or (1, 1, V) and (1, V) of the last position alone."""
+        rows = logits[None] if logits.dim() == 2 else logits
+        if rows.dim() != 3 or rows.shape[0] != 1 or rows.shape[1] not in (1, length):
+            raise ExportError(
+                f"the module returned logits of shape {tuple(logits.shape)} for (1, {length}) ids; "
+                f"(1, {length}, V), or (1, V) of the last position, was expected."
+            )
+        return cls(length - rows.shape[1], rows[0])
+
+
+class _InFloat64(TorchFunctionMode):
+    """Turn each request for float32 into one for float64."""
+
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        wider = {torch.float32: torch.float64}
+        swapped = tuple(wider.get(arg, arg) if isinstance(arg, torch.dtype) else arg for arg in args)
+        named = {
+            name: wider.get(value, value) if isinstance(value, torch.dtype) else value
+            for name, value in (kwargs or {}).items()
+        }
+        return func(*swapped, **named) if func is not Tensor.float else args[0].double()
+
+
+@contextlib.contextmanager
+def _widened() -> Iterator[None]:
+    """Make float64 the dtype of whatever is made without one, for as long as it takes."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        with _InFloat64():
+            yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def _nudged(module: nn.Module) -> nn.Module:
+    """Return a copy whose every weight is one unit in the last place up or down."""
+    copied = copy.deepcopy(module)
+    generator = torch.Generator().manual_seed(SEED)
+    with torch.no_grad():
+        for parameter in copied.parameters():
+            if parameter.is_floating_point():
+                sign = torch.randint(0, 2, parameter.shape, generator=generator).to(parameter) * 2 - 1
+                parameter.mul_(1 + sign * torch.finfo(parameter.dtype).eps)
+    return copied
+
+
+class ModuleReference:
+    """A module of anybody's, each length run on its own: nothing is assumed of it."""
+
+    shares_prefixes = False
+
+    def __init__(self, module: nn.Module, *, name: str | None = None) -> None:
+        self.name = name or type(module).__name__
+        self._f32 = in_dtype(module, torch.float32)
+        tensors = [*module.parameters(), *module.buffers()]
+        self._device = tensors[0].device if tensors else torch.device("cpu")
+        self._f64: nn.Module | None = copy.deepcopy(module).to(torch.float64)
+        self._nudged: nn.Module | None = None
+        self._causal: bool | None = None
+
+    @property
+    def dtype(self) -> str:
+        """See Reference; known after the first sequence."""
+        return "float32" if self._f64 is None else "float64"
+
+    def _run(self, module: nn.Module, ids: Ids) -> _Rows:
+        batch = torch.tensor([ids], dtype=torch.int64, device=self._device)
+        with evaluating(module):
+            result = module(batch)
+        return _Rows.of(logits_in(result).detach().cpu(), len(ids))
+
+    def _run_float32(self, ids: Ids) -> _Rows:
+        try:
+            return self._run(self._f32, ids)
+        except ExportError:
+            raise
+        except Exception as exc:  # a module may raise anything to say that a sequence is too long
+            raise Refused(f"{type(exc).__name__}: {exc}") from exc
+
+    def _run_float64(self, ids: Ids) -> _Rows | None:
+        if self._f64 is None:
+            return None
+        try:
+            with _widened():
+                return self._run(self._f64, ids)
+        except Exception:  # float32 took the same ids, so float64 is what it cannot do
+            self._f64 = None
+            return None
+
+    def compute(self, ids: Ids) -> Truth:
+        """See Reference."""
+        f32 = self._run_float32(ids)
+        best = self._run_float64(ids)
+        other = f32
+        if best is None:
+            best, other = f32, self._run(self._neighbour(), ids)
+        r64 = best.values.to(torch.float64).numpy()
+        errors = RowErrors.measure(other.values.to(torch.float32).numpy(), r64)
+        return Truth(ids=ids, first=best.first, hidden=r64, head=_as_it_is, errors=errors)
+
+    def _neighbour(self) -> nn.Module:
+        if self._nudged is None:
+            self._nudged = _nudged(self._f32)
+        return self._nudged
+
+    @property
+    def causal(self) -> bool:
+        """See Reference; found out by computing a sequence and the beginning of it."""
+        if self._causal is None:
+            self._causal = self._looks_causal()
+        return self._causal
+
+    def _looks_causal(self) -> bool:
+        ids = tuple(index % 2 for index in range(PROBE))
+        try:
+            whole, part = self.compute(ids), self.compute(ids[: PROBE // 2])
+        except Refused:
+            return False
+        if whole.first or part.first:
+            return False
+        expected, found = part.logits(), whole.logits(slice(PROBE // 2))
+        scale = max(float(np.abs(expected).max()), 1e-30)
+        return bool(np.abs(found - expected).max() <= SAME[self.dtype] * scale)
+
+    def greedy(self, prompt: Ids, count: int) -> Ids:
+        """See Reference; the whole sequence is computed anew for every token."""
+        ids = prompt
+        with contextlib.suppress(Refused):
+            while len(ids) < len(prompt) + count:
+                ids = (*ids, int(np.argmax(self.compute(ids).logits([len(ids) - 1])[0])))
+        return ids[len(prompt) :]
+
+
+def _as_it_is(rows: FloatArray) -> FloatArray:
+    return rows

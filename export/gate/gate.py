@@ -1,0 +1,181 @@
+"""Run a bundle beside the original program and report how far they are apart.
+
+    report = run_gate(folder, GptReference(gpt), texts=[tokenizer_ids])
+    if not report.passed:
+        raise ParityError(report.summary())
+    write_reference(folder, report)
+
+What runs is what ships: gpt_onnx.runtime's engine on the bundle's own files.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+
+from gpt_onnx.bundle import Manifest
+from gpt_onnx.errors import InputError
+from gpt_onnx.runtime import OnnxGPT
+
+from .bare import BareGraph
+from .case import Case, Engine, Finding, Setting
+from .cases import LEVELS, Facts
+from .clients import client_cases
+from .decoding import decoding_cases
+from .greedy import greedy_cases
+from .original import Original, original_cases, read_original
+from .padding import padding_cases
+from .reference import Oracle, Reference, Refused
+from .report import GateReport, Outcome
+from .stored import reference_arrays
+from .texts import texts_of
+from .variants import variant_cases
+from .whole import kind_cases, length_cases, refusal_cases
+
+Progress = Callable[[int, int], None]
+"""Told how many cases are done and how many there are."""
+
+CHECKS: Sequence[Callable[[Setting], Iterable[Case]]] = (
+    length_cases,
+    refusal_cases,
+    kind_cases,
+    padding_cases,
+    decoding_cases,
+    greedy_cases,
+)
+"""What every level looks at, in this order."""
+
+NONE = Finding()
+
+
+def look_at(case: Case) -> Outcome:
+    """Run one case; whatever it raises is a fault of the bundle, except a caller's own mistake."""
+    try:
+        finding = case.run()
+    except Refused as exc:
+        return Outcome(
+            group=case.group, name=case.name, finding=NONE, skipped=f"the original program says: {exc}"
+        )
+    except InputError as exc:
+        if case.group == "original":
+            raise
+        finding = Finding(fault=f"{type(exc).__name__}: {exc}")
+    except Exception as exc:  # the engine, ONNX Runtime and numpy raise many kinds
+        finding = Finding(fault=f"{type(exc).__name__}: {exc}")
+    return Outcome(group=case.group, name=case.name, finding=finding)
+
+
+def look_at_all(cases: Sequence[Case], progress: Progress | None) -> Iterator[Outcome]:
+    """Run cases one after another; warnings about long sequences are expected here."""
+    for done, case in enumerate(cases):
+        if progress is not None:
+            progress(done, len(cases))
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield look_at(case)
+
+
+def find_level(name: str) -> str:
+    """Return the name if there is such a level.
+
+    Raises:
+        InputError: if there is none.
+    """
+    if name not in LEVELS:
+        raise InputError(f"the level is {name!r}; known are {', '.join(LEVELS)}.")
+    return name
+
+
+def setting_of(
+    engine: Engine,
+    manifest: Manifest,
+    reference: Reference,
+    level: str,
+    texts: Sequence[Sequence[int]] | None,
+) -> Setting:
+    """Gather what the cases share, and compute the long sequences once where one pass serves all prefixes."""
+    setting = Setting(
+        engine=engine,
+        oracle=Oracle(reference),
+        facts=Facts.of(manifest, causal=reference.causal),
+        level=LEVELS[find_level(level)],
+        texts=texts,
+    )
+    for ids in setting.sequences.values():
+        setting.oracle.hold(ids)
+    return setting
+
+
+def report_of(
+    setting: Setting, manifest: Manifest, outcomes: Iterable[Outcome], *, level: str, provider: str
+) -> GateReport:
+    """Gather what was found with what it was found on."""
+    found, reference = tuple(outcomes), setting.oracle.reference
+    compared = any(outcome.group == "original" and outcome.skipped is None for outcome in found)
+    paths = manifest.graph.paths
+    return GateReport(
+        level=level,
+        provider=provider,
+        reference=reference.name,
+        reference_dtype=reference.dtype,
+        compared_with_original=compared,
+        versions=manifest.versions,
+        hashes={path: entry.sha256 for path, entry in manifest.files.items() if path in paths},
+        outcomes=found,
+    )
+
+
+def run_gate(
+    path: Path,
+    reference: Reference,
+    *,
+    level: str = "standard",
+    provider: str = "cpu",
+    threads: int | None = None,
+    texts: Sequence[Sequence[int]] | None = None,
+    reference_file: Path | None = None,
+    progress: Progress | None = None,
+) -> GateReport:
+    """Compare a bundle with the original program.
+
+    Args:
+        path: The bundle, sealed.
+        reference: The original program.
+        level: "quick", "standard" or "deep".
+        provider: Where the bundle runs; the report says which device it was.
+        threads: Threads within an operator; None: the cores that this process may use.
+        texts: Ids of real text, one sequence each; None: a few paragraphs, where the bundle has a tokenizer.
+        reference_file: Numbers that the original program wrote, to compare with as well.
+        progress: See Progress.
+
+    Returns:
+        The report, whether it passed or not.
+
+    Raises:
+        InputError: if the level is unknown, or the reference file cannot be used.
+        BundleError: if the bundle cannot be loaded.
+        ProviderError: if the provider cannot be had.
+    """
+    find_level(level)
+    engine = OnnxGPT.load(path, provider=provider, threads=threads)
+    bundle, manifest = engine.bundle, engine.bundle.manifest
+    texts = texts_of(bundle) if texts is None else texts
+    original: Original | None = None
+    if reference_file is not None:
+        original = read_original(reference_file, Facts.of(manifest, causal=reference.causal))
+    setting = setting_of(engine, manifest, reference, level, texts)
+    cases = [case for check in CHECKS for case in check(setting)]
+    cases += client_cases(
+        setting, manifest.graph.attention, cache(lambda: BareGraph(bundle, engine.provider))
+    )
+    cases += [*variant_cases(setting, path, provider), *original_cases(setting, original)]
+    outcomes = list(look_at_all(cases, progress))
+    if progress is not None:
+        progress(len(cases), len(cases))
+    report = report_of(setting, manifest, outcomes, level=level, provider=engine.provider)
+    if not report.passed:
+        return report
+    return replace(report, evidence=reference_arrays(setting.oracle, setting.facts, texts))

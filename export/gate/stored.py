@@ -1,0 +1,125 @@
+"""``reference.safetensors``: enough of the reference to check a bundle again on a device that has no PyTorch.
+
+case.{k}.input_ids   int64 (S,)       case.{k}.logits     float64 (n, V')
+case.{k}.positions   int64 (n,)       case.{k}.tolerance  float64 (2,): largest max-error, largest RMS error
+case.{k}.vocab_ids   int64 (V',), where V' is a part of the vocabulary
+greedy.prompt, greedy.tokens  int64   greedy.margins      float64: by how much the best token leads the second
+greedy.tolerance     float64 (1,): where a margin is not above twice this, either token is right
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from safetensors.numpy import save
+
+from .cases import SEED, Facts, Ids, sequences_of
+from .greedy import steps_of
+from .reference import Oracle, Refused, Truth
+from .report import GateReport
+
+FILE_NAME = "reference.safetensors"
+MAX_BYTES = 1_000_000
+LOGITS_BUDGET = 100_000
+"""Float64 numbers: 800 KB."""
+LONGEST = 4096
+"""Ids of the longest sequence: 32 KB."""
+GREEDY = 32
+LIKELY = 16  # of the most likely tokens at each position, those that a part of the vocabulary always holds
+
+Arrays = dict[str, npt.NDArray[Any]]
+
+
+def _plan(facts: Facts, texts: Sequence[Sequence[int]] | None) -> Iterator[tuple[Ids, list[int]]]:
+    """Yield sequences and the positions to keep of each."""
+    context = facts.context_length or 64
+    longest = min(2 * context, LONGEST)
+    kinds = list(sequences_of(facts.within(longest), facts.vocab_size, texts, count=3).values())
+    for kind, length in ((0, 1), (0, 7), (1, 33), (2, 64), (1, min(context, LONGEST)), (0, longest)):
+        ids = kinds[kind][: facts.within(length)]
+        size = len(ids)
+        yield ids, sorted({0, size // 3, size // 2, size - 1} if size > 1 else {0})
+
+
+def _truths(oracle: Oracle, plan: Iterator[tuple[Ids, list[int]]]) -> Iterator[tuple[Truth, list[int]]]:
+    seen: set[Ids] = set()
+    for ids, positions in plan:
+        if ids in seen:
+            continue
+        seen.add(ids)
+        try:
+            truth = oracle.truth(ids)
+        except Refused:
+            continue
+        yield truth, [position for position in positions if position >= truth.first]
+
+
+def _vocabulary(truths: Sequence[tuple[Truth, list[int]]], vocab_size: int) -> npt.NDArray[np.int64] | None:
+    """Choose which logits of a row are kept; None for all of them."""
+    rows = sum(len(positions) for _, positions in truths)
+    room = LOGITS_BUDGET // max(rows, 1)
+    if vocab_size <= room:
+        return None
+    likely = {int(t) for truth, at in truths for row in truth.logits(at) for t in np.argsort(-row)[:LIKELY]}
+    order = np.random.default_rng(SEED).permutation(vocab_size)
+    others = (int(token) for token in order if int(token) not in likely)
+    chosen = sorted(likely)[:room] + [
+        token for token, _ in zip(others, range(room - len(likely)), strict=False)
+    ]
+    return np.array(sorted(chosen), dtype=np.int64)
+
+
+def _case_arrays(
+    index: int, truth: Truth, positions: list[int], vocab: npt.NDArray[np.int64] | None
+) -> Arrays:
+    logits = truth.logits(positions)
+    arrays: Arrays = {
+        "input_ids": np.array(truth.ids, dtype=np.int64),
+        "positions": np.array(positions, dtype=np.int64),
+        "logits": np.ascontiguousarray(logits if vocab is None else logits[:, vocab]),
+        "tolerance": np.array(truth.unit(positions).bounds),
+    }
+    if vocab is not None:
+        arrays["vocab_ids"] = vocab
+    return {f"case.{index}.{name}": array for name, array in arrays.items()}
+
+
+def _greedy_arrays(oracle: Oracle, facts: Facts, prompt: Ids) -> Arrays:
+    room = GREEDY if facts.limit is None else min(GREEDY, facts.limit - len(prompt) + 1)
+    tokens = oracle.reference.greedy(prompt, room)
+    steps = steps_of(oracle, prompt, tokens)
+    return {
+        "greedy.prompt": np.array(prompt, dtype=np.int64),
+        "greedy.tokens": np.array(tokens, dtype=np.int64),
+        "greedy.margins": np.array([step.margin for step in steps], dtype=np.float64),
+        "greedy.tolerance": np.array([max((step.tolerance for step in steps), default=0.0)]),
+    }
+
+
+def reference_arrays(oracle: Oracle, facts: Facts, texts: Sequence[Sequence[int]] | None = None) -> Arrays:
+    """Return what the file holds, by name."""
+    truths = list(_truths(oracle, _plan(facts, texts)))
+    vocab = _vocabulary(truths, facts.vocab_size)
+    arrays: Arrays = {}
+    for index, (truth, positions) in enumerate(truths):
+        arrays |= _case_arrays(index, truth, positions, vocab)
+    length = facts.only_length or max(1, min(16, (facts.limit or 32) // 2))
+    prompts = sequences_of(length, facts.vocab_size, texts, count=2)
+    return arrays | _greedy_arrays(oracle, facts, prompts.get("text", prompts["random"]))
+
+
+def write_reference(folder: Path, report: GateReport) -> Path:
+    """Write what a gate that passed has gathered into a folder, the same bytes every time.
+
+    Returns:
+        The path of ``reference.safetensors``.
+    """
+    content = save({name: np.asarray(report.evidence[name]) for name in sorted(report.evidence)})
+    assert len(content) <= MAX_BYTES, f"{FILE_NAME} has {len(content)} bytes; at most {MAX_BYTES} are allowed"
+    path = folder / FILE_NAME
+    path.write_bytes(content)
+    return path

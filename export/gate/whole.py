@@ -1,0 +1,60 @@
+"""Whole sequences: logits at every length and batch, and a clear refusal beyond the end of positions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+
+from gpt_onnx.errors import InputError
+
+from .case import Case, Finding, Logits, Setting
+from .cases import Ids
+from .tolerance import worst
+
+
+def last_logits(setting: Setting, rows: Sequence[Ids]) -> list[Logits]:
+    """Return (1, V) of each row: what a graph that computes the last position alone can give."""
+    found = setting.engine.decoder(batch_size=len(rows)).append(rows, keep="last")
+    return [row[None] for row in found]
+
+
+def check_rows(setting: Setting, rows: Sequence[Ids]) -> Finding:
+    """Compare the logits of a batch of equally long rows, each row by its own truth."""
+    truths = [setting.oracle.truth(row) for row in rows]
+    found = last_logits(setting, rows) if truths[0].first else list(setting.engine.logits(rows))
+    return Finding(ratio=worst(truth.ratio(row) for truth, row in zip(truths, found, strict=True)))
+
+
+def length_cases(setting: Setting) -> Iterator[Case]:
+    """Every length at every batch, and each kind of ids alone at the longest short length."""
+    for batch in setting.batches:
+        for length in setting.lengths:
+            rows = [row[:length] for row in setting.rows(batch)]
+            name = f"{length} tokens, batch {batch}"
+            yield Case(group="lengths", name=name, run=partial(check_rows, setting, rows))
+
+
+def kind_cases(setting: Setting) -> Iterator[Case]:
+    """Each kind of ids in every row: random, real text, tokens at the edges of the vocabulary."""
+    batch, length = setting.batches[0], setting.facts.within(setting.level.decoded)
+    for start, kind in enumerate(setting.sequences):
+        rows = [row[:length] for row in setting.rows(batch, start)]
+        yield Case(group="ids", name=f"{kind} ids, {length} tokens", run=partial(check_rows, setting, rows))
+
+
+def check_refusal(setting: Setting, length: int) -> Finding:
+    """See that a sequence that is too long is refused, not computed."""
+    row = [index % setting.facts.vocab_size for index in range(length)]
+    try:
+        setting.engine.logits([row] * setting.batches[0])
+    except InputError:
+        return Finding()
+    return Finding(fault=f"{length} tokens were computed; an InputError was expected")
+
+
+def refusal_cases(setting: Setting) -> Iterator[Case]:
+    """One token beyond what the graphs take."""
+    limit = setting.facts.limit
+    if limit is not None:
+        name = f"{limit + 1} tokens are refused"
+        yield Case(group="lengths", name=name, run=partial(check_refusal, setting, limit + 1))
