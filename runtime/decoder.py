@@ -1,0 +1,176 @@
+"""A decoder: sequences of tokens that grow, with the state that makes growing them cheap.
+
+    decoder = engine.decoder(batch_size=2)
+    logits = decoder.append([[5, 6, 7], [8]])      # unequal numbers of tokens; one array of logits a row
+    logits = decoder.append([[1], [2]])            # one step
+    decoder.rewind([3, 1])                         # forget the last step
+    decoder.keep_rows([1])                         # go on with the second row alone
+
+There is one subclass for each form of graph; this class holds what they share: checks before and after, and
+that a failed or interrupted ``append`` leaves the decoder as it was.
+
+Letters in shapes: B rows, S new tokens, V vocabulary, K key and value heads, T longest row, D head size.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt_onnx.bundle import GraphInfo, ModelInfo
+from gpt_onnx.errors import InputError
+
+from ._checks import IdRows, Ids, TrainedLength, as_ids, check_finite, check_room
+from ._session import GraphSession
+
+Array = NDArray[Any]
+
+WORK_PER_RUN = 2.5e10
+"""Multiplications that one run may take where a prompt can be cut: a fraction of a second to a second on two
+cores. Between runs Ctrl-C is delivered, and the memory of a run is bounded."""
+BLOCK_LENGTHS = (16, 512)
+"""The fewest and the most tokens of one run of a prompt that is cut."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Graphs:
+    """The loaded graphs of a bundle and what decoders need to know of them."""
+
+    sessions: Mapping[str, GraphSession]
+    """Role to session."""
+    graph: GraphInfo
+    model: ModelInfo
+    trained_length: TrainedLength
+    """Shared by all decoders of an engine, so that it warns once."""
+
+    @property
+    def main(self) -> GraphSession:
+        """Return the only session, or the one that computes single tokens."""
+        return self.sessions.get("decode") or self.sessions["model"]
+
+    @property
+    def limit(self) -> int | None:
+        """Return the longest sequence that can be computed; None: any."""
+        limits = [limit for limit in (self.model.position_limit, self.graph.seq_len) if limit is not None]
+        return min(limits, default=None)
+
+    def block_length(self, total_length: int) -> int:
+        """Return how many tokens of a prompt to compute at once in sequences of ``total_length``."""
+        attention = self.model.cache_elements_per_token * total_length
+        fewest, most = BLOCK_LENGTHS
+        tokens = int(WORK_PER_RUN / max(self.model.parameters + attention, 1))
+        return min(max(tokens // fewest * fewest, fewest), most)
+
+
+class Decoder(ABC):
+    """Rows of tokens that grow by ``append``; see the module."""
+
+    def __init__(self, graphs: Graphs, batch_size: int) -> None:
+        frozen = graphs.graph.batch_size
+        if batch_size < 1 or (frozen is not None and batch_size > frozen):
+            most = f" to {frozen}, to which the graph is frozen" if frozen else ""
+            raise InputError(f"the batch has {batch_size} rows; it must have from 1{most}.")
+        self._graphs = graphs
+        self._lengths: Ids = np.zeros(batch_size, np.int64)
+
+    @property
+    def batch_size(self) -> int:
+        """The number of rows."""
+        return int(self._lengths.size)
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """The number of tokens in each row."""
+        return tuple(self._lengths.tolist())
+
+    def append(self, rows: IdRows, keep: str = "last") -> list[Array]:
+        """Append tokens to each row and return the logits that follow them.
+
+        Args:
+            rows: For each row its new tokens; some may be empty, not all.
+            keep: "last": the logits after each row's last new token. "all": after each new token.
+
+        Returns:
+            For each row float32 logits: (V,) for "last", (S, V) for "all"; (0, V) for a row without new
+            tokens.
+
+        Raises:
+            InputError: if an id, the number of rows or a length is out of range.
+            BundleError: if the graph fails or returns NaN; the decoder is as it was before.
+        """
+        new = self._checked(rows, keep)
+        before = self._lengths.copy()
+        try:
+            logits = self._append(new, keep == "all")
+            check_finite(logits, self._graphs.main.path)
+        except BaseException:
+            self._truncate(before)
+            raise
+        return logits if keep == "all" else [row[0] if len(row) else row for row in logits]
+
+    def rewind(self, lengths: Sequence[int]) -> None:
+        """Forget the last tokens of each row, down to the given lengths.
+
+        Raises:
+            InputError: if a length is negative or above the row's.
+        """
+        wanted = np.asarray(lengths)
+        if wanted.shape != self._lengths.shape or wanted.dtype.kind not in "iu":
+            raise InputError(f"rewind to {lengths!r}; give {self.batch_size} integers, one a row.")
+        if (wanted < 0).any() or (wanted > self._lengths).any():
+            raise InputError(f"rewind to {wanted.tolist()}; the rows have {list(self.lengths)} tokens.")
+        self._truncate(wanted.astype(np.int64))
+
+    def keep_rows(self, indices: Sequence[int]) -> None:
+        """Go on with some rows, in the given order.
+
+        Raises:
+            InputError: if there is none, or one that does not exist or comes twice.
+        """
+        if (
+            not indices
+            or len(set(indices)) != len(indices)
+            or not set(indices) <= set(range(self.batch_size))
+        ):
+            raise InputError(f"rows {list(indices)} cannot be kept of {self.batch_size}; name each once.")
+        if list(indices) != list(range(self.batch_size)):
+            self._keep_rows(np.asarray(indices, np.int64))
+
+    @abstractmethod
+    def keys_and_values(self) -> list[tuple[Array, Array]]:
+        """Return for each layer copies of keys and values, (B, K, T, D), zeros beyond a row's length.
+
+        A graph without a cache has none: the list is empty.
+        """
+
+    def _checked(self, rows: IdRows, keep: str) -> list[Ids]:
+        if keep not in ("last", "all"):
+            raise InputError(f"keep is {keep!r}; it must be 'last' or 'all'.")
+        if len(rows) != self.batch_size:
+            raise InputError(f"{len(rows)} rows were given; the decoder has {self.batch_size}.")
+        vocab_size = self._graphs.model.vocab_size
+        new = [as_ids(row, vocab_size, f"row {index}") for index, row in enumerate(rows)]
+        if not any(ids.size for ids in new):
+            raise InputError("no row has a new token; give at least one.")
+        check_room(self._lengths, new, self._graphs.limit)
+        self._graphs.trained_length.note(
+            max(int(n) + ids.size for n, ids in zip(self._lengths, new, strict=True))
+        )
+        return new
+
+    @abstractmethod
+    def _append(self, new: list[Ids], keep_all: bool) -> list[Array]:
+        """Compute and update the state; return for each row float32 (S or 1, V), copies."""
+
+    @abstractmethod
+    def _truncate(self, lengths: Ids) -> None:
+        """Bring the state to ``lengths``, none above those before the last ``_append`` began or ended."""
+
+    @abstractmethod
+    def _keep_rows(self, indices: Ids) -> None:
+        """Keep some rows in a new order."""

@@ -1,0 +1,215 @@
+"""The engine: token ids in, logits or token ids out. Text is above it (gpt_onnx.runtime.text).
+
+    engine = OnnxGPT.load("bundle")
+    engine.logits([[5, 6, 7]])                                        # (1, 3, V)
+    engine.generate([[5, 6, 7], [8]], max_new_tokens=20)              # a Generation for each prompt
+    for token in engine.stream([5, 6, 7], max_new_tokens=20): ...
+
+Refused: a bundle that is not as its manifest says, ids outside the vocabulary, empty prompts, sequences
+beyond the positions or the frozen length. Warned of once: sequences beyond the length of training.
+
+Ctrl-C is delivered between the runs of ONNX Runtime: between two tokens, and in a long prompt between blocks
+of tokens that take about a second or less; only a graph without a cache, or of frozen length, computes a
+prompt in one run. The engine stays usable.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt_onnx.bundle import Bundle, check_graph, open_bundle
+from gpt_onnx.errors import InputError
+
+from ._checks import IdRow, IdRows, TrainedLength, as_batch, as_mask
+from ._decoders import make_decoder
+from ._request import GenerateOptions, Request, make_request
+from ._session import GraphSession, SessionSettings
+from ._threads import available_threads
+from .decoder import Decoder, Graphs
+from .generation import Generation, Row, TokenStream, run, start_rows
+from .generation_config import read_generation_defaults
+from .providers import AUTO, check_suits, find_device, import_onnxruntime
+from .sampling import Sampling
+
+__all__ = ["Generation", "OnnxGPT", "TokenStream"]
+
+ROOM_AT_FIRST = 1024  # new tokens that the cache has room for before it grows
+_DEFAULT_SAMPLING = Sampling()
+
+
+def _thread_count(threads: int | None) -> int:
+    if threads is None:
+        return available_threads()
+    if type(threads) is not int or threads < 1:
+        raise InputError(f"threads is {threads!r}; it must be an integer of at least 1.")
+    return threads
+
+
+def _load_graphs(bundle: Bundle, settings: SessionSettings, ort: Any) -> Graphs:
+    manifest = bundle.manifest
+    sessions = {role: GraphSession(bundle.graph_path(role), settings, ort) for role in manifest.graph.graphs}
+    context = manifest.model.context_length if manifest.model.position_limit is None else None
+    return Graphs(
+        sessions=sessions, graph=manifest.graph, model=manifest.model, trained_length=TrainedLength(context)
+    )
+
+
+class OnnxGPT:
+    """A loaded bundle; see the module. Make one with ``load``."""
+
+    def __init__(self, bundle: Bundle, graphs: Graphs, threads: int) -> None:
+        self.bundle = bundle
+        self.threads = threads
+        defaults = read_generation_defaults(
+            bundle.path / "generation_config.json", vocab_size=graphs.model.vocab_size
+        )
+        self.eos_ids = frozenset(defaults.eos_ids)
+        self._graphs = graphs
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        provider: str = AUTO,
+        threads: int | None = None,
+        *,
+        check_hashes: bool = True,
+        profile: Path | None = None,
+    ) -> OnnxGPT:
+        """Verify a bundle and load its graphs.
+
+        Args:
+            path: The bundle's folder.
+            provider: "auto": what the bundle was made for; "cpu", "cuda" or "cuda:N": that, or an error.
+            threads: Threads within an operator; None: the cores that this process may use.
+            check_hashes: Whether to hash every file first; names and sizes are always checked.
+            profile: Prefix of the files in which ONNX Runtime records the placement of nodes; None: no files.
+
+        Raises:
+            BundleError: if the bundle is not as it should be.
+            ProviderError: if the provider or its package is not to be had.
+        """
+        count = _thread_count(threads)
+        find_device(provider)  # a misspelt name is reported before the bundle is read
+        bundle = open_bundle(path, check_hashes=check_hashes)
+        device = find_device(provider, bundle.manifest.target)
+        check_suits(bundle.manifest, device)
+        check_graph(bundle)
+        ort = import_onnxruntime(device)
+        frozen = bundle.manifest.graph.layout == "static"
+        settings = SessionSettings(device=device, threads=count, frozen=frozen, profile=profile)
+        return cls(bundle, _load_graphs(bundle, settings, ort), count)
+
+    @property
+    def provider(self) -> str:
+        """Where it runs: "cpu" or "cuda:0"."""
+        return self._graphs.main.device.name
+
+    @property
+    def vocab_size(self) -> int:
+        """Ids are below it."""
+        return self._graphs.model.vocab_size
+
+    @property
+    def limit(self) -> int | None:
+        """The longest sequence that can be computed: learned positions or a frozen length; None: any."""
+        return self._graphs.limit
+
+    def decoder(self, batch_size: int = 1, capacity: int | None = None) -> Decoder:
+        """Return rows that grow, all empty at first.
+
+        Args:
+            batch_size: The number of rows.
+            capacity: Tokens a row to make room for at once; the cache grows by itself all the same.
+
+        Raises:
+            InputError: if a graph of frozen batch size has fewer rows.
+        """
+        return make_decoder(self._graphs, batch_size, capacity)
+
+    def logits(self, input_ids: IdRows, attention_mask: Any = None) -> NDArray[np.float32]:
+        """Return the logits after each token: float32 (B, S, V).
+
+        Args:
+            input_ids: Rows of token ids, (B, S); rows of unequal length are taken as padded on the right.
+            attention_mask: 1 where a token counts, (B, S); None: all do. Padding may be on either side: rows
+                are packed before they are computed, and positions count the tokens that count. Logits at
+                padded positions are zeros.
+
+        Raises:
+            InputError: if an id is outside the vocabulary, a row is empty or too long, or a shape is wrong.
+        """
+        rows = as_batch(input_ids, self.vocab_size, "row")
+        width = max(row.size for row in rows)
+        mask = np.array([np.arange(width) < row.size for row in rows])
+        if attention_mask is not None:
+            mask &= as_mask(attention_mask, mask.shape)
+        logits = np.zeros((*mask.shape, self.vocab_size), np.float32)
+        real = np.flatnonzero(mask.any(axis=1))
+        for group in self._groups(real):
+            packed = [rows[row][mask[row, : rows[row].size]] for row in group]
+            decoder = self.decoder(len(group), max(ids.size for ids in packed))
+            for row, values in zip(group, decoder.append(packed, keep="all"), strict=True):
+                logits[row, mask[row]] = values
+        return logits
+
+    def generate(
+        self,
+        prompts: IdRows,
+        max_new_tokens: int,
+        sampling: Sampling = _DEFAULT_SAMPLING,
+        **options: Unpack[GenerateOptions],
+    ) -> list[Generation]:
+        """Generate from one or more prompts at once, of any lengths.
+
+        Args:
+            prompts: Rows of token ids; one flat list is one prompt.
+            max_new_tokens: At most so many new tokens a row; 0 gives empty generations.
+            sampling: How tokens are chosen.
+            **options: See GenerateOptions.
+
+        Returns:
+            For each prompt its new ids and the reason why they end.
+
+        Raises:
+            InputError: if a prompt or an option is out of range.
+            BundleError: if the graph fails or returns NaN.
+        """
+        ids = as_batch(prompts, self.vocab_size)
+        request = make_request(self._graphs, self.eos_ids, max_new_tokens, sampling, **options)
+        rows = start_rows(ids, request, options.get("generator"))
+        for group in self._groups(range(len(rows))):
+            together = [rows[index] for index in group]
+            for _ in run(together, self._decoder_for(together, request), request):
+                pass
+        return [row.result() for row in rows]
+
+    def stream(
+        self,
+        prompt_ids: IdRow,
+        max_new_tokens: int,
+        sampling: Sampling = _DEFAULT_SAMPLING,
+        **options: Unpack[GenerateOptions],
+    ) -> TokenStream:
+        """Return the tokens that ``generate`` gives for one prompt, as they come.
+
+        The arguments are those of ``generate`` and are checked at once, not at the first token.
+        """
+        ids = as_batch([prompt_ids], self.vocab_size)
+        request = make_request(self._graphs, self.eos_ids, max_new_tokens, sampling, **options)
+        rows = start_rows(ids, request, options.get("generator"))
+        return TokenStream(rows[0], run(rows, self._decoder_for(rows, request), request))
+
+    def _groups(self, rows: Sequence[int] | NDArray[np.int64]) -> list[list[int]]:
+        """Cut rows into batches that the graph can take at once."""
+        most = self._graphs.graph.batch_size or max(len(rows), 1)
+        return [[int(row) for row in rows[start : start + most]] for start in range(0, len(rows), most)]
+
+    def _decoder_for(self, rows: Sequence[Row], request: Request) -> Callable[[int], Decoder]:
+        capacity = max(len(row.pending) for row in rows) + min(request.max_new_tokens, ROOM_AT_FIRST)
+        return lambda batch_size: self.decoder(batch_size, capacity)
