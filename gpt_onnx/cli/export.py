@@ -1,0 +1,185 @@
+"""``gpt-onnx export``: a model in, a checked bundle out."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpt_onnx.cli._options import json_option, output_option, overwrite_option
+
+if TYPE_CHECKING:
+    from gpt_onnx.export import BundleReport
+
+DYNAMIC = "dynamic"
+
+
+def size_or_dynamic(value: str | int) -> str | int:
+    """Return "dynamic" or an integer of at least 1; anything else is a usage error."""
+    if value == DYNAMIC:
+        return DYNAMIC
+    try:
+        number = int(value)
+    except ValueError:
+        number = 0
+    if number < 1:
+        raise click.BadParameter(f"{value!r} is neither 'dynamic' nor an integer of at least 1.")
+    return number
+
+
+def default_name(source: str | None) -> str:
+    """Return the bundle's name for a source: its last part, with -onnx behind it."""
+    if source is None:
+        from gpt_onnx.checkpoint import find_shipped
+
+        shipped = find_shipped()
+        source = shipped.name if shipped else "gpt"
+    path = Path(source.rpartition(":")[0] or source) if ".py:" in source else Path(source)
+    return f"{path.resolve().name.removesuffix('.py')}-onnx"
+
+
+@contextlib.contextmanager
+def progress_bars(quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+    """Give a function that shows a bar for each step, on a terminal; elsewhere None."""
+    if quiet or not sys.stderr.isatty():
+        yield None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    with Progress(
+        TextColumn("{task.description:>6}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True)
+    ) as bars:
+        tasks: dict[str, Any] = {}
+
+        def show(step: str, done: int, total: int) -> None:
+            if step not in tasks:
+                tasks[step] = bars.add_task(step, total=total)
+            bars.update(tasks[step], completed=done, total=total)
+
+        yield show
+
+
+@click.command("export")
+@click.argument("source", required=False)
+@output_option
+@overwrite_option
+@json_option
+@click.option(
+    "--seq-len",
+    type=size_or_dynamic,
+    metavar="dynamic|N",
+    default=DYNAMIC,
+    show_default=True,
+    help="Any sequence length, or one frozen length (a prefill graph and a one-token graph).",
+)
+@click.option(
+    "--batch-size",
+    type=size_or_dynamic,
+    metavar="dynamic|N",
+    default=DYNAMIC,
+    show_default=True,
+    help="Any batch size, or a frozen one.",
+)
+@click.option(
+    "--kv-cache/--no-kv-cache",
+    default=True,
+    show_default=True,
+    help="With a key-value cache, or plain input_ids -> logits.",
+)
+@click.option(
+    "--target",
+    type=click.Choice(["cpu", "portable"]),
+    default="cpu",
+    show_default=True,
+    help="cpu: GroupQueryAttention, cache in place; portable: standard operators only (CUDA, other runtimes).",
+)
+@click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Configuration (JSON or TOML) of a module that does not tell its own.",
+)
+@click.option(
+    "--tokenizer",
+    metavar="DIR|FILE|none",
+    show_default="the source's own",
+    help="Tokenizer to put into the bundle.",
+)
+@click.option(
+    "--check",
+    type=click.Choice(["none", "quick", "standard", "deep"]),
+    default="standard",
+    show_default=True,
+    help="How thoroughly the graph is compared with the original before it is published.",
+)
+@click.option(
+    "--reference",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="input_ids and logits that the original program wrote (safetensors, npz, pt), compared as well.",
+)
+@click.pass_context
+def command(
+    ctx: click.Context, source: str | None, output: Path | None, as_json: bool, **options: Any
+) -> None:
+    """Export a GPT to a bundle, and publish it only if it computes the same numbers.
+
+    SOURCE is a checkpoint folder (config.json and model.safetensors), or FILE.py:NAME, a torch.nn.Module or a
+    function that returns one; that runs the code in FILE.py. Without SOURCE, inside a clone, it is the model
+    that ships.
+
+    Exit code 3 means that graph and model disagree; nothing is published then.
+    """
+    from gpt_onnx.export import export_bundle
+
+    destination = output or Path(default_name(source))
+    quiet = bool(ctx.find_root().params.get("quiet"))
+    if source is not None and ".py:" in source and not quiet:
+        click.echo(f"Running the code in {source.rpartition(':')[0]}.", err=True)
+    with progress_bars(quiet) as progress:
+        told = {"progress": progress} if progress else {}
+        report = export_bundle(source, destination, **told, **options)
+    if as_json:
+        click.echo(json.dumps(describe(report), sort_keys=True))
+    else:
+        _print(report)
+
+
+def describe(report: BundleReport) -> dict[str, Any]:
+    """Return what an export made, for ``--json``."""
+    manifest = report.manifest
+    return {
+        "path": str(report.path),
+        "name": manifest.name,
+        "target": manifest.target,
+        "layout": manifest.graph.layout,
+        "precision": manifest.precision,
+        "parameters": manifest.model.parameters,
+        "bytes": report.nbytes,
+        "payload_bytes": report.payload_bytes,
+        "checked": manifest.checked,
+        "compared_with_original": manifest.compared_with_original,
+        "parity": report.gate.to_json() if report.gate else None,
+    }
+
+
+def _print(report: BundleReport) -> None:
+    """Print the table of the gate on stderr's sibling stdout, then one line that says what was made."""
+    from rich.console import Console
+
+    from gpt_onnx.cli._parity_table import parity_table
+
+    manifest = report.manifest
+    if report.gate is not None:
+        Console().print(parity_table(report.gate.rows))
+    checked = "checked" if manifest.checked else "NOT checked"
+    click.echo(
+        f"{report.path}: {manifest.model.parameters:,} parameters, {report.nbytes:,} bytes, {checked} "
+        f"(target {manifest.target}, {manifest.graph.layout}, {manifest.precision})."
+    )
