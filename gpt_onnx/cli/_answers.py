@@ -1,0 +1,119 @@
+"""What ``gpt-onnx generate`` prints: one text as it comes, or several under headers, or JSON lines."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpt_onnx.cli._console import Answer, cancel_request
+from gpt_onnx.cli._prompts import Prompt
+
+if TYPE_CHECKING:
+    from gpt_onnx.runtime import TextGPT
+    from gpt_onnx.runtime.text import Completion, TextOptions
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Task:
+    """What is asked for: all that does not depend on the prompt."""
+
+    gpt: TextGPT
+    new_tokens: int
+    options: TextOptions
+    load_s: float
+    """Seconds that loading took."""
+    echo: bool
+    as_json: bool
+    stream: bool
+    stats: bool
+
+    def shown(self, prompt: Prompt, completion: Completion) -> str:
+        """Return the answer: new text, or new ids where there is no tokenizer; the prompt first if echoed."""
+        if self.gpt.tokenizer is None:
+            ids = [*(completion.prompt_ids if self.echo else ()), *completion.ids]
+            return ",".join(map(str, ids))
+        return self.echoed(prompt) + completion.text
+
+    def echoed(self, prompt: Prompt) -> str:
+        """Return the prompt's text if it is to be echoed."""
+        if not self.echo or self.gpt.tokenizer is None:
+            return ""
+        return prompt if isinstance(prompt, str) else self.gpt.tokenizer.decode(prompt)
+
+
+def _timings(
+    task: Task, started: float, first: float | None, completions: Sequence[Completion]
+) -> dict[str, Any]:
+    """Return seconds and counts; the rate leaves out the first token, which waits for the prompt."""
+    total, new = time.perf_counter() - started, sum(len(completion.ids) for completion in completions)
+    timings: dict[str, Any] = {
+        "load_s": round(task.load_s, 4),
+        "prompt_tokens": sum(len(completion.prompt_ids) for completion in completions),
+        "new_tokens": new,
+        "total_s": round(total, 4),
+    }
+    if first is not None and new > 1:
+        timings["first_token_s"] = round(first - started, 4)
+        timings["tokens_per_s"] = round((new - 1) / max(total - (first - started), 1e-9), 2)
+    return timings
+
+
+def _report(
+    task: Task, prompts: Sequence[Prompt], completions: Sequence[Completion], timings: dict[str, Any]
+) -> None:
+    """Print what is printed after the generation: JSON lines and the statistics."""
+    if task.as_json:
+        for prompt, completion in zip(prompts, completions, strict=True):
+            ids, reason = list(completion.ids), completion.finish_reason
+            line = {"text": task.shown(prompt, completion), "ids": ids, "finish_reason": reason}
+            click.echo(json.dumps({**line, "seed": task.options.get("seed"), "timings": timings}))
+    if task.stats:
+        words = ", ".join(f"{name} {value}" for name, value in timings.items())
+        reasons = ", ".join(completion.finish_reason for completion in completions)
+        click.echo(f"{words}; provider {task.gpt.engine.provider}; finished by {reasons}", err=True)
+
+
+def answer_one(task: Task, prompt: Prompt) -> Completion:
+    """Generate from one prompt and print the text, piece by piece unless told otherwise.
+
+    Ctrl-C ends the generation; the text so far is printed.
+    """
+    answer, started, written = Answer(), time.perf_counter(), 0
+    stream = task.gpt.stream(prompt, task.new_tokens, **task.options)
+    live = task.stream and not task.as_json and task.gpt.tokenizer is not None
+    try:
+        answer.write(task.echoed(prompt) if live else "")
+        for piece in stream:
+            answer.write(piece if live else "")
+            written += len(piece)
+    except KeyboardInterrupt:
+        stream.close()
+    completion = stream.completion
+    timings = _timings(task, started, stream.first_token_at, [completion])
+    if not task.as_json:
+        answer.write(completion.text[written:] if live else task.shown(prompt, completion))
+    answer.end()
+    _report(task, [prompt], [completion], timings)
+    return completion
+
+
+def answer_batch(task: Task, prompts: Sequence[Prompt]) -> list[Completion]:
+    """Generate from several prompts and print the texts, each whole and under a header.
+
+    The first ctrl-C ends the generation; the texts so far are printed.
+    """
+    answer, started = Answer(), time.perf_counter()
+    with cancel_request() as cancelled:
+        options: TextOptions = {**task.options, "cancelled": cancelled}
+        completions = task.gpt.generate(prompts, task.new_tokens, **options)
+    timings = _timings(task, started, None, completions)
+    if not task.as_json:
+        for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True), 1):
+            answer.write(f"=== {number} ===\n{task.shown(prompt, completion)}\n")
+    _report(task, prompts, completions, timings)
+    return completions

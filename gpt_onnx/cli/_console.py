@@ -1,0 +1,100 @@
+"""What commands that answer on a terminal share: safe output, plain warnings, and ctrl-C as a request."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+from typing import NoReturn, TextIO
+
+import click
+
+INTERRUPTED = 130  # as a shell reports it
+
+_CONTROLS = {code: "\ufffd" for code in [*range(0x20), *range(0x7F, 0xA0)] if chr(code) not in "\n\t"}
+
+
+class Answer:
+    """Writes an answer to stdout as it comes.
+
+    On a terminal, control characters are replaced: a model must not move the cursor or set a title.
+    Characters that the output's encoding lacks are replaced too.
+    """
+
+    def __init__(self) -> None:
+        self.written = False
+        self._clean = sys.stdout.isatty()
+        reconfigure = getattr(sys.stdout, "reconfigure", None)
+        if reconfigure is not None:
+            reconfigure(errors="replace")
+
+    def write(self, text: str) -> None:
+        """Write and flush."""
+        if text:
+            self.written = True
+            click.echo(text.translate(_CONTROLS) if self._clean else text, nl=False)
+
+    def end(self) -> None:
+        """End the line, if anything was written."""
+        if self.written:
+            click.echo()
+
+
+def is_quiet() -> bool:
+    """Whether the command was given ``gpt-onnx -q``."""
+    context = click.get_current_context(silent=True)
+    return bool(context is not None and context.find_root().params.get("quiet"))
+
+
+def note(message: str) -> None:
+    """Say something beside the answer, on stderr, unless told to be quiet."""
+    if not is_quiet():
+        click.echo(message, err=True)
+
+
+@contextmanager
+def plain_warnings() -> Iterator[None]:
+    """Show warnings as one line on stderr, without the place in the code where they arose."""
+
+    def show(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        file: TextIO | None = None,
+        line: str | None = None,
+    ) -> None:
+        note(f"Warning: {message}")
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", UserWarning)
+        warnings.showwarning = show
+        yield
+
+
+@contextmanager
+def cancel_request() -> Iterator[Callable[[], bool]]:
+    """Turn the first ctrl-C into a request that the work asks for; the second acts as usual."""
+    requested = False
+    previous = signal.getsignal(signal.SIGINT)
+
+    def request(number: int, frame: FrameType | None) -> None:
+        nonlocal requested
+        requested = True
+        signal.signal(signal.SIGINT, previous)
+
+    signal.signal(signal.SIGINT, request)
+    try:
+        yield lambda: requested
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+def leave_pipe() -> NoReturn:
+    """End without a complaint: the reader of our output has gone, as ``head`` does."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    sys.exit(0)
