@@ -25,7 +25,7 @@ from gpt_onnx.bundle._hashing import read_bounded
 from gpt_onnx.bundle._manifest import FORMAT
 from gpt_onnx.bundle._names import GRAPH_FOLDER, MANIFEST, shorten
 from gpt_onnx.bundle._open import open_bundle
-from gpt_onnx.bundle._staging import OLD, hidden_name, make_staging, recover, sweep, unlock
+from gpt_onnx.bundle._staging import OLD, Staging, hidden_name, make_staging, recover, sweep, unlock
 from gpt_onnx.errors import BundleError
 
 _DISK_FAULTS = {
@@ -78,17 +78,6 @@ def check_destination(destination: Path, *, overwrite: bool) -> None:
         )
 
 
-def _make_parents(folder: Path) -> list[Path]:
-    """Make the missing folders above a destination and return them, the deepest first."""
-    missing: list[Path] = []
-    while not folder.exists():
-        missing.append(folder)
-        folder = folder.parent
-    for path in reversed(missing):
-        path.mkdir(exist_ok=True)
-    return missing
-
-
 def _flush(path: Path) -> None:
     """Bring a file or a folder to the disk; Windows cannot do so with folders."""
     if os.name == "nt" and path.is_dir():
@@ -100,25 +89,36 @@ def _flush(path: Path) -> None:
         os.close(descriptor)
 
 
-def _settle(staging: Path) -> None:
-    """Give every file the mode that the umask asks for, and flush all of them, then the folders."""
-    mode = staging.stat().st_mode & 0o666
-    for folder in (staging / GRAPH_FOLDER, staging):
+def _make_parents(folder: Path, made: list[Path]) -> None:
+    """Make the missing folders above a destination; put them into ``made``, the deepest first."""
+    missing: list[Path] = []
+    while not folder.exists():
+        missing.append(folder)
+        folder = folder.parent
+    for path in reversed(missing):
+        path.mkdir(exist_ok=True)
+        made.insert(0, path)
+        _flush(path.parent)
+
+
+def _settle(staging: Staging) -> None:
+    """Give files and folders the modes that the umask asks for, and flush them, folders last."""
+    for folder in (staging.path / GRAPH_FOLDER, staging.path):
         if not folder.is_dir():
             continue
-        for path in sorted(folder.iterdir()):
-            if path.is_file():
-                path.chmod(mode)
-                _flush(path)
+        for path in sorted(path for path in folder.iterdir() if path.is_file()):
+            path.chmod(staging.mode & 0o666)
+            _flush(path)
+        folder.chmod(staging.mode)
         _flush(folder)
 
 
-def _swap_by_renames(staging: Path, destination: Path, token: str) -> None:
+def _swap_by_renames(staging: Staging, destination: Path) -> None:
     """Replace in two renames; ``recover`` mends what a kill between them leaves."""
-    old = hidden_name(destination, token, OLD)
+    old = hidden_name(destination, staging.token, OLD)
     destination.rename(old)
     try:
-        staging.rename(destination)
+        staging.path.rename(destination)
     except BaseException:
         if not os.path.lexists(destination):
             old.rename(destination)
@@ -127,45 +127,40 @@ def _swap_by_renames(staging: Path, destination: Path, token: str) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _move_into_place(staging: Path, destination: Path, token: str, *, overwrite: bool) -> None:
+def _move_into_place(staging: Staging, destination: Path, *, overwrite: bool) -> None:
     check_destination(destination, overwrite=overwrite)
     if not os.path.lexists(destination):
-        staging.rename(destination)
-    elif not exchange(staging, destination):
-        _swap_by_renames(staging, destination, token)
+        staging.path.rename(destination)
+    elif not exchange(staging.path, destination):
+        _swap_by_renames(staging, destination)
     _flush(destination.parent)
 
 
 @contextlib.contextmanager
-def _disk_faults_told(destination: Path) -> Iterator[None]:
-    """Turn what the disk says into one sentence."""
+def _faults_told(destination: Path, *, only_of_disks: bool = False) -> Iterator[None]:
+    """Turn what the system says into one sentence."""
     try:
         yield
     except OSError as exc:
-        if exc.errno not in _DISK_FAULTS:
+        if only_of_disks and exc.errno not in _DISK_FAULTS:
             raise
-        raise BundleError(f"{destination} cannot be written: {_DISK_FAULTS[exc.errno]}.") from exc
+        reason = _DISK_FAULTS.get(exc.errno or 0, f"{exc.strerror or exc}; choose another place")
+        raise BundleError(f"{destination} cannot be written: {reason}.") from exc
 
 
 @contextlib.contextmanager
-def _staged(destination: Path) -> Iterator[tuple[Path, str]]:
+def _staged(destination: Path) -> Iterator[Staging]:
     """Give a staging folder, and leave nothing of it behind."""
     made: list[Path] = []
     try:
+        with _faults_told(destination):
+            _make_parents(destination.parent, made)
+            staging = make_staging(destination)
         try:
-            made = _make_parents(destination.parent)
-            staging, token, lock = make_staging(destination)
-        except OSError as exc:
-            if exc.errno in _DISK_FAULTS:
-                raise
-            raise BundleError(
-                f"{destination} cannot be written: {exc.strerror}; choose another place."
-            ) from exc
-        try:
-            yield staging, token
+            yield staging
         finally:
-            shutil.rmtree(staging, ignore_errors=True)
-            unlock(lock)
+            shutil.rmtree(staging.path, ignore_errors=True)
+            unlock(staging.lock)
     finally:
         for folder in made:
             with contextlib.suppress(OSError):  # not empty: something was published in it
@@ -190,8 +185,10 @@ def publishing(destination: str | Path, *, overwrite: bool = False) -> Iterator[
     recover(destination)
     check_destination(destination, overwrite=overwrite)
     sweep(destination)
-    with _disk_faults_told(destination), _staged(destination) as (staging, token):
-        yield staging
-        open_bundle(staging, check_hashes=False)
-        _settle(staging)
-        _move_into_place(staging, destination, token, overwrite=overwrite)
+    with _staged(destination) as staging:
+        with _faults_told(destination, only_of_disks=True):
+            yield staging.path
+        with _faults_told(destination):
+            open_bundle(staging.path, check_hashes=False)
+            _settle(staging)
+            _move_into_place(staging, destination, overwrite=overwrite)

@@ -13,8 +13,10 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from gpt_onnx.errors import BundleError
@@ -60,22 +62,31 @@ def unlock(descriptor: int | None) -> None:
         os.close(descriptor)
 
 
-def make_staging(destination: Path) -> tuple[Path, str, int | None]:
-    """Make a locked staging folder beside ``destination``.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Staging:
+    """A folder that a bundle is written into, locked for as long as this process lives."""
 
-    Returns:
-        The folder, its token, and the descriptor of its lock (None where folders cannot be locked).
-    """
+    path: Path
+    token: str
+    """Tells it from other stagings of the same destination."""
+    mode: int
+    """Permissions that the umask left to the folder when it was made."""
+    lock: int | None
+    """Descriptor of the lock; None where folders cannot be locked."""
+
+
+def make_staging(destination: Path) -> Staging:
+    """Make a locked staging folder beside ``destination``."""
     while True:
         token = secrets.token_hex(6)
         folder = hidden_name(destination, token, PARTIAL)
         folder.mkdir()
         # A cleaner may lock and delete the folder in the moment before it is locked here: then try anew.
         with contextlib.suppress(FileNotFoundError, BlockingIOError):
-            descriptor = lock_folder(folder)
+            lock = lock_folder(folder)
             if folder.exists():
-                return folder, token, descriptor
-            unlock(descriptor)
+                return Staging(path=folder, token=token, mode=stat.S_IMODE(folder.stat().st_mode), lock=lock)
+            unlock(lock)
 
 
 def _leftovers(destination: Path, kind: str) -> Iterator[tuple[Path, str]]:

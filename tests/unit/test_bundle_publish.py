@@ -1,0 +1,363 @@
+"""``publishing`` leaves the old bundle or the new one, whole, and nothing beside it."""
+
+from __future__ import annotations
+
+import errno
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+import gpt_onnx.bundle._publish as publication
+from gpt_onnx.bundle import Manifest, check_graph, decode_manifest, open_bundle, publishing, seal
+from gpt_onnx.bundle._staging import lock_folder, unlock
+from gpt_onnx.errors import BundleError
+
+BundleMaker = Callable[..., Path]
+Publish = Callable[..., None]
+
+
+@pytest.fixture
+def source(make_bundle: BundleMaker) -> Path:
+    """A bundle to publish copies of."""
+    return make_bundle("source")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """A destination in a folder of its own, which nothing else is in."""
+    return tmp_path / "published" / "out"
+
+
+@pytest.fixture
+def publish(source: Path, make_manifest: Callable[..., Manifest]) -> Publish:
+    """Publishes a copy of ``source`` under a name."""
+
+    def act(destination: Path, name: str = "toy", *, overwrite: bool = False) -> None:
+        with publishing(destination, overwrite=overwrite) as staging:
+            shutil.copytree(source, staging, dirs_exist_ok=True)
+            seal(staging, make_manifest(name=name))
+
+    return act
+
+
+def _name_of(path: Path) -> str:
+    return open_bundle(path).manifest.name
+
+
+def _hidden(path: Path) -> list[str]:
+    return sorted(name for name in os.listdir(path.parent) if name != path.name)
+
+
+@pytest.fixture(params=["exchange", "two renames"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The two ways of replacing a folder."""
+    if request.param == "two renames":
+        monkeypatch.setattr(publication, "exchange", lambda first, second: False)
+    return str(request.param)
+
+
+def test_a_bundle_is_published_whole(publish: Publish, out: Path) -> None:
+    publish(out)
+    check_graph(open_bundle(out))
+    assert _hidden(out) == []
+
+
+@pytest.mark.usefixtures("way")
+def test_overwriting_replaces_the_old_bundle_whole(publish: Publish, out: Path) -> None:
+    publish(out, "old")
+    shutil.copy(out / "config.json", out / "extra.json")
+    seal(out, decode_manifest((out / "manifest.json").read_bytes()))
+    publish(out, "new", overwrite=True)
+    assert _name_of(out) == "new"
+    assert "extra.json" not in os.listdir(out)
+    assert _hidden(out) == []
+
+
+@pytest.mark.usefixtures("way")
+def test_who_holds_the_old_bundle_keeps_it(publish: Publish, out: Path) -> None:
+    publish(out, "old")
+    before = (out / "onnx/model.onnx_data").read_bytes()
+    with open(out / "onnx/model.onnx_data", "rb") as held:
+        publish(out, "new", overwrite=True)
+        assert held.read() == before
+
+
+def test_an_existing_bundle_needs_overwrite(publish: Publish, out: Path) -> None:
+    publish(out, "old")
+    with pytest.raises(
+        BundleError, match="already there; choose another name, or replace it with --overwrite"
+    ):
+        publish(out, "new")
+    assert _name_of(out) == "old"
+
+
+def test_an_empty_folder_needs_overwrite(publish: Publish, out: Path) -> None:
+    out.mkdir(parents=True)
+    with pytest.raises(BundleError, match="--overwrite"):
+        publish(out)
+    publish(out, overwrite=True)
+    assert _name_of(out) == "toy"
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_file_is_never_replaced(publish: Publish, out: Path, overwrite: bool) -> None:
+    out.parent.mkdir()
+    out.write_text("mine")
+    with pytest.raises(BundleError, match="is a file"):
+        publish(out, overwrite=overwrite)
+    assert out.read_text() == "mine"
+
+
+FOREIGN = {
+    "no manifest": {"thesis.txt": "years of work"},
+    "an extension's manifest": {"manifest.json": '{"manifest_version": 3, "files": {}}', "code.js": ""},
+    "an unreadable manifest": {"manifest.json": "{", "x": ""},
+    "a list": {"manifest.json": "[]"},
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_foreign_folder_is_never_overwritten(publish: Publish, out: Path, kind: str) -> None:
+    out.mkdir(parents=True)
+    for name, text in FOREIGN[kind].items():
+        (out / name).write_text(text)
+    with pytest.raises(BundleError, match="no bundle, and is not overwritten"):
+        publish(out, overwrite=True)
+    assert {path.name: path.read_text() for path in out.iterdir()} == FOREIGN[kind]
+
+
+@pytest.mark.parametrize("name", ["notes.txt", "onnx/notes.txt", ".git"])
+def test_a_bundle_with_foreign_files_is_not_overwritten(publish: Publish, out: Path, name: str) -> None:
+    publish(out)
+    (out / name).write_text("mine")
+    with pytest.raises(BundleError, match="no part of the bundle there; move it away first"):
+        publish(out, overwrite=True)
+    assert (out / name).read_text() == "mine"
+
+
+def test_a_damaged_or_newer_bundle_can_be_overwritten(publish: Publish, out: Path) -> None:
+    publish(out)
+    (out / "config.json").unlink()
+    publish(out, "again", overwrite=True)
+    text = (out / "manifest.json").read_text()
+    (out / "manifest.json").write_text(text.replace('"format_version": 1', '"format_version": 9'))
+    publish(out, "once more", overwrite=True)
+    assert _name_of(out) == "once more"
+
+
+@pytest.mark.parametrize("exception", [RuntimeError, KeyboardInterrupt, SystemExit])
+def test_a_failed_block_leaves_everything_as_it_was(
+    publish: Publish, out: Path, exception: type[BaseException]
+) -> None:
+    publish(out, "old")
+
+    def fail() -> None:
+        with publishing(out, overwrite=True) as staging:
+            (staging / "half").write_text("x")
+            raise exception
+
+    with pytest.raises(exception):
+        fail()
+    assert _name_of(out) == "old"
+    assert _hidden(out) == []
+
+
+def test_missing_folders_are_made_and_removed_again(publish: Publish, tmp_path: Path) -> None:
+    out = tmp_path / "a" / "b" / "out"
+    with pytest.raises(KeyError), publishing(out) as staging:
+        raise KeyError(staging.parent == out.parent)
+    assert not (tmp_path / "a").exists()
+    publish(out)
+    assert _name_of(out) == "toy"
+
+
+def test_an_unsealed_folder_is_not_published(out: Path) -> None:
+    with pytest.raises(BundleError, match=r"no manifest\.json"), publishing(out) as staging:
+        (staging / "model.onnx").write_text("x")
+    assert not out.parent.exists()
+
+
+def test_files_follow_the_umask(publish: Publish, out: Path, source: Path) -> None:
+    (source / "config.json").chmod(0o600)
+    for mask, file_mode, folder_mode in ((0o022, 0o644, 0o755), (0o077, 0o600, 0o700)):
+        previous = os.umask(mask)
+        try:
+            publish(out, overwrite=True)
+        finally:
+            os.umask(previous)
+        modes = {stat.S_IMODE(path.stat().st_mode) for path in out.rglob("*") if path.is_file()}
+        assert modes == {file_mode}
+        assert stat.S_IMODE(out.stat().st_mode) == folder_mode
+
+
+def test_a_link_keeps_pointing_to_the_replaced_bundle(publish: Publish, out: Path, tmp_path: Path) -> None:
+    publish(out, "old")
+    link = tmp_path / "current"
+    link.symlink_to(out)
+    publish(link, "new", overwrite=True)
+    assert link.is_symlink()
+    assert _name_of(out) == "new"
+
+
+FULL = [errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EROFS, errno.EFBIG]
+
+
+@pytest.mark.parametrize("code", FULL, ids=[errno.errorcode[code] for code in FULL])
+def test_a_disk_fault_in_the_block_is_one_sentence(publish: Publish, out: Path, code: int) -> None:
+    publish(out, "old")
+    with pytest.raises(BundleError) as caught, publishing(out, overwrite=True):
+        raise OSError(code, os.strerror(code))
+    assert str(caught.value).startswith(f"{out} cannot be written: ")
+    assert _name_of(out) == "old"
+    assert _hidden(out) == []
+
+
+def test_other_faults_of_the_block_pass_through(out: Path) -> None:
+    with pytest.raises(FileNotFoundError), publishing(out):
+        raise FileNotFoundError(errno.ENOENT, "not ours")
+
+
+@pytest.mark.parametrize("step", ["_settle", "_move_into_place"])
+def test_a_full_disk_while_publishing_is_one_sentence(
+    publish: Publish, out: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    publish(out, "old")
+    monkeypatch.setattr(publication, step, full)
+    with pytest.raises(BundleError, match="the disk is full; free some space"):
+        publish(out, "new", overwrite=True)
+    assert _name_of(out) == "old"
+    assert _hidden(out) == []
+
+
+@pytest.fixture
+def read_only() -> Iterator[Path]:
+    """A folder that this process cannot write, even when it is root's."""
+    folder = Path(tempfile.mkdtemp())
+    folder.chmod(0o555)
+    user = os.geteuid()
+    if user == 0:
+        os.seteuid(65534)
+    try:
+        yield folder
+    finally:
+        os.seteuid(user)
+        folder.rmdir()
+
+
+def test_a_read_only_place_is_one_sentence(read_only: Path) -> None:
+    for destination in (read_only / "out", read_only / "a" / "out"):
+        with (
+            pytest.raises(BundleError, match="cannot be written: Permission denied"),
+            publishing(destination),
+        ):
+            pytest.fail("the block must not begin")
+
+
+def test_a_file_above_the_destination_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    with (
+        pytest.raises(BundleError, match="cannot be written: Not a directory"),
+        publishing(tmp_path / "file" / "out"),
+    ):
+        pytest.fail("the block must not begin")
+
+
+def test_rubbish_of_dead_processes_is_swept(publish: Publish, out: Path) -> None:
+    publish(out)
+    for name in (".out.0123456789ab.partial", ".out.0123456789ac.old"):
+        shutil.copytree(out, out.parent / name)
+    (out.parent / ".out.txt.partial").mkdir()
+    (out.parent / ".other.0123456789ab.partial").mkdir()
+    publish(out, overwrite=True)
+    assert _hidden(out) == [".other.0123456789ab.partial", ".out.txt.partial"]
+
+
+def test_the_staging_of_a_living_process_is_left_alone(publish: Publish, out: Path) -> None:
+    with publishing(out) as mine:
+        other = out.with_name("other")
+        publish(other)
+        publish(out, "quicker")
+        assert mine.is_dir()
+        shutil.copytree(other, mine, dirs_exist_ok=True)
+        with pytest.raises(BundleError, match="already there"):
+            publish(out)
+        shutil.rmtree(out)
+    assert _name_of(out) == "toy"
+
+
+def test_the_slower_of_two_exports_does_not_replace_the_other(
+    publish: Publish, out: Path, source: Path
+) -> None:
+    def slower() -> None:
+        with publishing(out) as mine:
+            publish(out, "quicker")
+            shutil.copytree(source, mine, dirs_exist_ok=True)
+
+    with pytest.raises(BundleError, match="--overwrite"):
+        slower()
+    assert _name_of(out) == "quicker"
+    assert _hidden(out) == []
+
+
+@pytest.mark.parametrize("has_partial", [True, False])
+def test_opening_mends_an_interrupted_pair_of_renames(publish: Publish, out: Path, has_partial: bool) -> None:
+    publish(out, "old")
+    out.rename(out.parent / ".out.0123456789ab.old")
+    if has_partial:
+        (out.parent / ".out.0123456789ab.partial").mkdir()
+    assert _name_of(out) == "old"
+    publish(out, "new", overwrite=True)
+    assert _hidden(out) == []
+
+
+def test_exporting_mends_an_interrupted_pair_of_renames(publish: Publish, out: Path) -> None:
+    publish(out, "old")
+    out.rename(out.parent / ".out.0123456789ab.old")
+    with pytest.raises(BundleError, match="--overwrite"):
+        publish(out, "new")
+    assert _name_of(out) == "old"
+
+
+def test_opening_waits_for_a_living_pair_of_renames(
+    publish: Publish, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(out, "old")
+    old, partial = (out.parent / f".out.0123456789ab.{kind}" for kind in ("old", "partial"))
+    shutil.copytree(out, partial)
+    out.rename(old)
+    lock = lock_folder(partial)
+
+    def finish(seconds: float) -> None:
+        partial.rename(out)
+
+    monkeypatch.setattr("gpt_onnx.bundle._staging.time.sleep", finish)
+    assert _name_of(out) == "old"
+    assert old.is_dir()
+    unlock(lock)
+
+
+def test_a_failed_second_rename_is_undone(
+    publish: Publish, out: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish(out, "old")
+    monkeypatch.setattr(publication, "exchange", lambda first, second: False)
+    real = Path.rename
+
+    def rename(self: Path, target: Path) -> Path:
+        if self.name.endswith(".partial"):
+            raise KeyboardInterrupt
+        return real(self, target)
+
+    monkeypatch.setattr(Path, "rename", rename)
+    with pytest.raises(KeyboardInterrupt):
+        publish(out, "new", overwrite=True)
+    assert _name_of(out) == "old"
+    assert _hidden(out) == []
