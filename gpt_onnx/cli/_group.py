@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
 import sys
 from collections.abc import Mapping
 from typing import Any, NoReturn
@@ -12,6 +11,7 @@ from typing import Any, NoReturn
 import click
 
 from gpt_onnx import __version__
+from gpt_onnx.cli._console import INTERRUPTED, leave_pipe
 from gpt_onnx.cli._extras import missing_extra
 from gpt_onnx.errors import GptOnnxError
 
@@ -20,7 +20,6 @@ SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Run it": ("generate", "bench"),
     "Help": ("train",),
 }
-INTERRUPTED = 130  # as a shell reports it
 
 
 class LazyGroup(click.Group):
@@ -66,12 +65,6 @@ def _fail(message: str, code: int) -> NoReturn:
     sys.exit(code)
 
 
-def _leave_pipe() -> NoReturn:
-    """End without a complaint when the reader of our output has gone."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    sys.exit(0)
-
-
 def main(args: list[str] | None = None, **extra: Any) -> NoReturn:
     """Run the command line and exit."""
     try:
@@ -83,7 +76,7 @@ def main(args: list[str] | None = None, **extra: Any) -> NoReturn:
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted; nothing was left half-written.", INTERRUPTED)
     except BrokenPipeError:
-        _leave_pipe()
+        leave_pipe()
     except GptOnnxError as exc:
         _fail(str(exc), exc.exit_code)
     except ImportError as exc:

@@ -97,7 +97,7 @@ def progress_bars(quiet: bool) -> Iterator[Callable[[str, int, int], None] | Non
     type=click.Choice(["cpu", "portable"]),
     default="cpu",
     show_default=True,
-    help="cpu: GroupQueryAttention, cache in place; portable: standard operators only (CUDA, other runtimes).",
+    help="cpu: GroupQueryAttention, cache in place; portable: standard operators only, also for CUDA.",
 )
 @click.option(
     "--config",

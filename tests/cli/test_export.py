@@ -1,0 +1,128 @@
+"""``gpt-onnx export`` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from gpt_onnx.checkpoint import write_checkpoint
+from gpt_onnx.cli.export import default_name
+from gpt_onnx.config import GPTConfig
+from gpt_onnx.model import GPT
+
+CONFIG = GPTConfig(vocab_size=61, context_length=32, n_embd=16, n_layer=2, n_head=2)
+
+
+def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "gpt_onnx", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
+
+
+@pytest.fixture(scope="module")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    torch.manual_seed(0)
+    path = tmp_path_factory.mktemp("source") / "tiny"
+    write_checkpoint(path, CONFIG, GPT(CONFIG).state_dict())
+    return path
+
+
+def test_an_export_prints_the_table_and_one_line(checkpoint: Path, tmp_path: Path) -> None:
+    result = run("export", str(checkpoint), "--check", "quick", "-o", str(tmp_path / "b"))
+    assert result.returncode == 0, result.stderr
+    assert "checked against the original" in result.stdout
+    assert ", checked (target cpu, dynamic, fp32)." in result.stdout
+    manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
+    assert manifest["checked"] is True
+
+
+def test_json_is_one_object_on_stdout(checkpoint: Path, tmp_path: Path) -> None:
+    result = run("export", str(checkpoint), "--check", "none", "--json", "-o", str(tmp_path / "b"))
+    described = json.loads(result.stdout)
+    assert described["checked"] is False
+    assert described["parameters"] == GPT(CONFIG).parameter_count()
+    assert described["payload_bytes"] == 4 * described["parameters"]
+
+
+def test_an_unchecked_bundle_says_so(checkpoint: Path, tmp_path: Path) -> None:
+    result = run("export", str(checkpoint), "--check", "none", "-o", str(tmp_path / "b"))
+    assert "NOT checked" in result.stdout
+    assert "NOT compared" in (tmp_path / "b" / "README.md").read_text()
+
+
+def test_the_output_is_named_after_the_source(checkpoint: Path, tmp_path: Path) -> None:
+    result = run("export", str(checkpoint), "--check", "none", "--no-kv-cache", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert (tmp_path / "tiny-onnx" / "manifest.json").is_file()
+
+
+@pytest.mark.parametrize(
+    ("source", "name"), [("a/b/mine", "mine-onnx"), ("code/mygpt.py:build", "mygpt-onnx"), ("x/", "x-onnx")]
+)
+def test_default_names(source: str, name: str) -> None:
+    assert default_name(source) == name
+
+
+def test_running_a_file_of_code_is_said(tmp_path: Path) -> None:
+    code = "import torch\n\ndef build():\n    torch.manual_seed(0)\n    return torch.nn.Embedding(7, 7)\n"
+    (tmp_path / "mine.py").write_text(code)
+    result = run("export", f"{tmp_path}/mine.py:build", "--check", "quick", "-o", str(tmp_path / "b"))
+    assert result.returncode == 0, result.stderr
+    assert f"Running the code in {tmp_path}/mine.py." in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "words"),
+    [
+        (["--seq-len", "0"], 2, "neither 'dynamic' nor an integer"),
+        (["--seq-len", "-3"], 2, "neither 'dynamic' nor an integer"),
+        (["--seq-len", "many"], 2, "neither 'dynamic' nor an integer"),
+        (["--target", "toaster"], 2, "toaster"),
+        (["--reference", "nowhere.npz", "--check", "quick"], 1, "nowhere.npz"),
+    ],
+)
+def test_bad_options_are_one_clear_message(
+    checkpoint: Path, tmp_path: Path, arguments: list[str], code: int, words: str
+) -> None:
+    result = run("export", str(checkpoint), "-o", str(tmp_path / "b"), *arguments)
+    assert result.returncode == code
+    assert words in result.stderr
+    assert "Traceback" not in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_existing_output_is_kept(checkpoint: Path, tmp_path: Path) -> None:
+    (tmp_path / "b").mkdir()
+    (tmp_path / "b" / "mine.txt").write_text("precious")
+    result = run("export", str(checkpoint), "--check", "none", "-o", str(tmp_path / "b"), "--overwrite")
+    assert result.returncode == 1
+    assert [entry.name for entry in tmp_path.iterdir()] == ["b"]
+    assert (tmp_path / "b" / "mine.txt").read_text() == "precious"
+
+
+def test_an_unknown_checkpoint_is_one_sentence(tmp_path: Path) -> None:
+    result = run("export", str(tmp_path / "nowhere"), "-o", str(tmp_path / "b"))
+    assert result.returncode == 1
+    assert result.stderr.startswith("Error: ")
+    assert "nowhere" in result.stderr
+    assert result.stderr.count("\n") == 1
+
+
+def test_an_interrupted_export_leaves_nothing(checkpoint: Path, tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "gpt_onnx", "export", str(checkpoint), "-o", str(tmp_path / "b")]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 60
+        while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
+            time.sleep(0.05)  # until the staging folder is there
+        os.kill(process.pid, signal.SIGINT)
+        _, stderr = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert "Traceback" not in stderr
+    assert list(tmp_path.iterdir()) == []
