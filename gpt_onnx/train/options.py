@@ -25,7 +25,7 @@ class TrainOptions:
     """
 
     corpus: tuple[Path, ...]
-    """Files of UTF-8 text, or folders of ``.txt`` files, each file one document."""
+    """Files of UTF-8 text, or folders of ``.txt`` files, one document each; one named twice counts twice."""
     output: Path
     """The checkpoint to make."""
     validation: tuple[Path, ...] = ()
@@ -46,7 +46,7 @@ class TrainOptions:
     """Sequences of context_length tokens in a step."""
     learning_rate: float = 1e-3
     """The highest, after the warm-up."""
-    final_learning_rate: float = 0.1
+    final_learning_rate: float = 0.02
     """The lowest, at the last step, as a fraction of the highest."""
     warmup: float = 0.02
     """Fraction of the steps in which the learning rate rises from zero."""
