@@ -112,7 +112,7 @@ def check_finite(logits: Sequence[NDArray[Any]], origin: object) -> None:
         if not np.isfinite(values).all():
             at = int(np.argwhere(~np.isfinite(values))[0][0])
             raise BundleError(
-                f"{origin} returned NaN or infinite logits (row {row}, new token {at}) instead of finite ones; "
+                f"{origin} returned NaN or infinite logits (row {row}, new token {at}) instead of finite; "
                 "its weights are damaged or overflow: check them with gpt-onnx verify."
             )
 

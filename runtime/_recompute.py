@@ -81,7 +81,7 @@ class RecomputeDecoder(Decoder):
     def _last_only(self, logits: Array, length: int) -> Array:
         if self._graphs.graph.seq_len not in (None, length):
             raise InputError(
-                f"the graph returns logits of the last of {self._graphs.graph.seq_len} positions only, and the "
+                f"the graph returns the last of {self._graphs.graph.seq_len} positions alone, and the "
                 f"sequence has {length} tokens; export it with --seq-len dynamic."
             )
         return logits

@@ -103,12 +103,19 @@ class OnnxGPT:
         ort = import_onnxruntime(device)
         frozen = bundle.manifest.graph.layout == "static"
         settings = SessionSettings(device=device, threads=count, frozen=frozen, profile=profile)
-        return cls(bundle, _load_graphs(bundle, settings, ort), count)
+        graphs = _load_graphs(bundle, settings, ort)
+        bundle.check_in_place()
+        return cls(bundle, graphs, count)
 
     @property
     def provider(self) -> str:
         """Where it runs: "cpu" or "cuda:0"."""
         return self._graphs.main.device.name
+
+    @property
+    def runtime_version(self) -> str:
+        """The version of ONNX Runtime."""
+        return self._graphs.main.version
 
     @property
     def vocab_size(self) -> int:
@@ -204,6 +211,10 @@ class OnnxGPT:
         request = make_request(self._graphs, self.eos_ids, max_new_tokens, sampling, **options)
         rows = start_rows(ids, request, options.get("generator"))
         return TokenStream(rows[0], run(rows, self._decoder_for(rows, request), request))
+
+    def end_profiles(self) -> list[Path]:
+        """Stop recording and return the profile of each graph; only after ``load`` with ``profile``."""
+        return [session.end_profile() for session in self._graphs.sessions.values()]
 
     def _groups(self, rows: Sequence[int] | NDArray[np.int64]) -> list[list[int]]:
         """Cut rows into batches that the graph can take at once."""
