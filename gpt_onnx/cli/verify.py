@@ -1,0 +1,138 @@
+"""``gpt-onnx verify``: is a bundle whole, and does it compute the right numbers here?"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpt_onnx.cli._console import is_quiet, note, plain_warnings
+from gpt_onnx.cli._options import bundle_argument, json_option, provider_option, threads_option
+from gpt_onnx.errors import ParityError
+
+if TYPE_CHECKING:
+    from gpt_onnx.bundle import Manifest
+    from gpt_onnx.export.gate import GateReport
+    from gpt_onnx.runtime.verify import Progress, VerifyReport
+
+LEVELS = ("quick", "standard", "deep")
+
+
+@contextmanager
+def _bar(what: str) -> Iterator[Progress | None]:
+    """Give a function that shows a bar on stderr, on a terminal; elsewhere None."""
+    from rich.console import Console
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    if is_quiet() or not console.is_terminal:
+        yield None
+        return
+    with Bars(console=console, transient=True) as bars:
+        task = bars.add_task(what, total=None)
+        yield lambda done, total: bars.update(task, completed=done, total=total)
+
+
+def _verify(bundle: Path, files_only: bool, provider: str, threads: int | None) -> VerifyReport:
+    from gpt_onnx.runtime.verify import verify_bundle, verify_files
+
+    if files_only:
+        return verify_files(bundle)
+    with _bar("verify") as progress:
+        return verify_bundle(bundle, provider, threads, progress=progress)
+
+
+def _compare(bundle: Path, source: str, level: str, provider: str, threads: int | None) -> GateReport:
+    from gpt_onnx.export.gate import gate_against
+
+    if ".py:" in source:
+        note(f"Running the code in {source.rpartition(':')[0]}.")
+    with _bar("compare") as progress:
+        return gate_against(
+            bundle, source, level=level, provider=provider, threads=threads, progress=progress
+        )
+
+
+def caveats(manifest: Manifest) -> list[str]:
+    """Return what a reader of the result must know about how the bundle was made."""
+    if not manifest.checked:
+        return ["This bundle was made with --check none: it was never compared with its model."]
+    if not manifest.compared_with_original:
+        return [
+            "It was compared with its model as gpt-onnx reads it, not with the original program's numbers."
+        ]
+    return []
+
+
+def _print(report: VerifyReport, gate: GateReport | None) -> None:
+    if report.passed:
+        click.echo(report.summary())
+    if gate is not None:
+        from rich.console import Console
+
+        from gpt_onnx.cli._parity_table import parity_table
+
+        Console().print(parity_table(gate.rows))
+    for line in caveats(report.manifest):
+        click.echo(line)
+
+
+def _fail_if_different(report: VerifyReport, gate: GateReport | None) -> None:
+    report.raise_if_failed()
+    if gate is not None and not gate.passed:
+        raise ParityError(gate.summary())
+
+
+@click.command(name="verify")
+@bundle_argument
+@click.option("--files-only", is_flag=True, help="Check hashes and the graphs' form, and compute nothing.")
+@click.option(
+    "--against",
+    metavar="SOURCE",
+    help="Compare with this source as well, as export does; needs gpt-onnx[export].",
+)
+@click.option(
+    "--level",
+    type=click.Choice(LEVELS),
+    default="standard",
+    show_default=True,
+    help="How thoroughly to compare with SOURCE.",
+)
+@provider_option
+@threads_option
+@json_option
+def command(
+    bundle: Path,
+    files_only: bool,
+    against: str | None,
+    level: str,
+    provider: str,
+    threads: int | None,
+    as_json: bool,
+) -> None:
+    r"""Check BUNDLE on this machine: its hashes, its graphs, and the numbers that they compute.
+
+    The bundle carries logits that its model computed in float64; they are computed again here, on this
+    provider. PyTorch is not needed for that, but it is for --against.
+
+    \b
+    gpt-onnx verify bundle
+    gpt-onnx verify bundle --against models/sotu
+
+    Exit code 1 means that the bundle is damaged, 3 that the numbers differ.
+    """
+    if files_only and against is not None:
+        raise click.UsageError("--files-only computes nothing and --against compares numbers; leave one out.")
+    with plain_warnings():
+        report = _verify(bundle, files_only, provider, threads)
+        gate = None if against is None else _compare(bundle, against, level, provider, threads)
+    if as_json:
+        found: dict[str, Any] = report.to_json() | {"against": None if gate is None else gate.to_json()}
+        click.echo(json.dumps(found, sort_keys=True))
+    else:
+        _print(report, gate)
+    _fail_if_different(report, gate)
