@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from gpt_onnx.bundle._check import check_graph, check_summaries
 from gpt_onnx.bundle._codec import decode_manifest, encode_manifest
+from gpt_onnx.bundle._describe import describe_bundle
 from gpt_onnx.bundle._graph import parse_graph, read_graph
 from gpt_onnx.bundle._manifest import FORMAT, FORMAT_VERSION, FileEntry, GraphInfo, Manifest, ModelInfo
 from gpt_onnx.bundle._open import Bundle, open_bundle
@@ -36,6 +37,7 @@ __all__ = [
     "check_graph",
     "check_summaries",
     "decode_manifest",
+    "describe_bundle",
     "encode_manifest",
     "open_bundle",
     "parse_graph",

@@ -81,7 +81,9 @@ def _say_domains(manifest: Manifest) -> str:
 def _is_allowed(node: Node, manifest: Manifest) -> bool:
     if node.domain not in allowed_domains(manifest):
         return False
-    return manifest.graph.attention == "traced" or node.op in OPERATORS[node.domain]
+    if manifest.graph.attention == "traced":
+        return node.op.isascii() and node.op.isidentifier()
+    return node.op in OPERATORS[node.domain]
 
 
 def check_operators(summary: GraphSummary, manifest: Manifest) -> None:

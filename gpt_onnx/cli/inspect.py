@@ -1,0 +1,189 @@
+"""``gpt-onnx inspect``: what a bundle is, without running it and without PyTorch, onnx or ONNX Runtime."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from gpt_onnx.cli._options import bundle_argument, json_option, no_hash_option
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+PLAIN_WIDTH = 200
+"""Columns where stdout is no terminal: a script must not meet wrapped lines."""
+
+Facts = Mapping[str, Any]
+_LAYER = re.compile(r"(?<=\.)([0-9]+)(?=\.)")
+
+
+def clean(value: object) -> str:
+    """Return one line of printable text: a file must not move the cursor."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in str(value))
+
+
+def in_units(size: int) -> str:
+    """Return bytes for people, e.g. ``1,536 B``, ``23.4 MB``."""
+    if size < 10_000:
+        return f"{size:,} B"
+    for unit, power in (("kB", 1_000), ("MB", 1_000_000)):
+        if size < 1_000 * power:
+            return f"{size / power:.1f} {unit}"
+    return f"{size / 1_000_000_000:.2f} GB"
+
+
+def _checks(facts: Facts) -> str:
+    """Say what was checked, in the words that every command uses."""
+    if not facts["checked"]:
+        return "NOT checked against the original"
+    parity = facts["parity"] or {}
+    details = [f"{parity['level']}"] if parity.get("level") else []
+    if parity.get("cases") is not None:
+        details.append(f"{parity['cases'] - (parity.get('skipped') or 0):,} cases")
+    if parity.get("worst_ratio") is not None:
+        details.append(f"worst error {parity['worst_ratio']:.3g} times what float32 costs")
+    return f"checked ({', '.join(details)})" if details else "checked"
+
+
+def _positions(model: Facts) -> str:
+    trained = f", trained on {model['context_length']:,} tokens" if model["context_length"] else ""
+    limit = f", at most {model['position_limit']:,}" if model["position_limit"] else ""
+    return f"{model['position']}{trained}{limit}"
+
+
+def _layout(facts: Facts) -> str:
+    frozen = [
+        f"{name} {facts[key]}" for name, key in (("length", "seq_len"), ("batch", "batch_size")) if facts[key]
+    ]
+    return f"{facts['layout']} ({', '.join([*frozen, facts['attention'] + ' attention'])})"
+
+
+def _cache(facts: Facts) -> str:
+    model = facts["model"]
+    if not facts["cache_bytes_per_token"]:
+        return "none"
+    padded = (
+        f", padded to {model['cache_head_size']}" if model["cache_head_size"] > model["head_size"] else ""
+    )
+    heads = f"{model['n_kv_head']} heads of {model['head_size']}{padded}"
+    return f"{facts['cache_bytes_per_token']:,} B a token ({model['n_layer']} layers, {heads})"
+
+
+def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
+    """Yield what is said in one line each."""
+    model = facts["model"]
+    original = "compared with" if facts["compared_with_original"] else "never compared with"
+    yield "target", f"{facts['target']}, {facts['precision']}"
+    yield "layout", _layout(facts)
+    yield "opset / IR", f"{facts['opset']} / {facts['ir_version']}"
+    yield "parameters", f"{model['parameters']:,}, vocabulary {model['vocab_size']:,}"
+    yield "positions", _positions(model)
+    yield "cache", _cache(facts)
+    yield "parity", _checks(facts)
+    yield "original", f"{original} numbers that the original program wrote"
+    yield "files", f"{facts['files']['count']}, {facts['files']['verified']} verified"
+    yield "versions", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
+
+
+def collapsed(ports: Iterable[Facts]) -> Iterator[tuple[str, str, str]]:
+    """Yield name, type and dims; ports that differ in the number of their layer alone are one."""
+    alike: dict[tuple[str, str, str], list[str]] = {}
+    for port in ports:
+        dims = ", ".join(str(dim) for dim in port["dims"]) or "scalar"
+        pattern = _LAYER.sub("{}", port["name"])
+        alike.setdefault((pattern, port["type"], dims), []).extend(_LAYER.findall(port["name"]))
+    for (pattern, kind, dims), layers in alike.items():
+        span = f"{layers[0]}..{layers[-1]}" if len(layers) > 1 else "".join(layers)
+        yield pattern.replace("{}", f"{{{span}}}" if len(layers) > 1 else span), kind, dims
+
+
+def _table(*columns: str, right: tuple[str, ...] = ()) -> Table:
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold", pad_edge=False, show_header=any(columns))
+    for column in columns:
+        table.add_column(column, justify="right" if column in right else "left", overflow="fold")
+    return table
+
+
+def _add(table: Table, *cells: object) -> None:
+    from rich.text import Text
+
+    table.add_row(*(Text(clean(cell)) for cell in cells))
+
+
+def _summary_table(facts: Facts) -> Table:
+    table = _table("", "")
+    for name, value in _rows(facts):
+        _add(table, name, value)
+    return table
+
+
+def _bytes_table(facts: Facts) -> Table:
+    table = _table("kind", "size", "bytes", right=("size", "bytes"))
+    for kind, size in facts["bytes"].items():
+        _add(table, kind, in_units(size), f"{size:,}")
+    return table
+
+
+def _ports_table(graph: Facts) -> Table:
+    table = _table("", "name", "type", "dims")
+    for kind in ("inputs", "outputs"):
+        for port in collapsed(graph[kind]):
+            _add(table, kind[:-1], *port)
+    return table
+
+
+def _ops_line(graph: Facts) -> str:
+    counts = ", ".join(f"{count} {name}" for name, count in graph["ops"].items())
+    return f"{graph['nodes']:,} nodes: {counts}"
+
+
+def _sections(facts: Facts) -> Iterator[tuple[str, Table | str]]:
+    """Yield titles and what is under them, from the most to the least asked for."""
+    yield facts["name"], _summary_table(facts)
+    yield "bytes", _bytes_table(facts)
+    for role, graph in facts["graphs"].items():
+        yield f"graph {role}: {graph['path']}", _ports_table(graph)
+        yield f"operators of {role}", _ops_line(graph)
+
+
+def _print(facts: Facts) -> None:
+    from rich.console import Console
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
+    with console.capture() as capture:
+        for index, (title, content) in enumerate(_sections(facts)):
+            console.print("\n" * (index > 0) + clean(title), style="bold", markup=False, soft_wrap=True)
+            is_line = isinstance(content, str)
+            console.print(Text(clean(content)) if is_line else content, soft_wrap=is_line)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+@click.command("inspect")
+@bundle_argument
+@no_hash_option
+@json_option
+def command(bundle: Path, no_hash: bool, as_json: bool) -> None:
+    """Say what a bundle is: graphs, sizes, versions and what was checked.
+
+    The files are verified first, and the graphs are checked against the manifest; nothing is run. It needs
+    neither PyTorch nor ONNX Runtime.
+    """
+    from gpt_onnx.bundle import describe_bundle, open_bundle
+
+    opened = open_bundle(bundle, check_hashes=not no_hash)
+    verified = "sizes" if no_hash else "sizes and SHA-256"
+    files = {"count": len(opened.manifest.files), "verified": verified}
+    facts = {"path": str(bundle)} | describe_bundle(opened) | {"files": files}
+    if as_json:
+        click.echo(json.dumps(facts))
+    else:
+        _print(facts)
