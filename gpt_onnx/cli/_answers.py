@@ -6,16 +6,17 @@ import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpt_onnx.cli._console import Answer, cancel_request
+from gpt_onnx.cli._console import Answer, cancel_request, note, whole_writes
 from gpt_onnx.cli._prompts import Prompt
 
 if TYPE_CHECKING:
     from gpt_onnx.runtime import TextGPT
-    from gpt_onnx.runtime.text import Completion, TextOptions
+    from gpt_onnx.runtime.text import Completion, CompletionStream, TextOptions
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +28,8 @@ class Task:
     options: TextOptions
     load_s: float
     """Seconds that loading took."""
+    tell_seed: bool
+    """Whether the seed was chosen at random and is worth knowing."""
     echo: bool
     as_json: bool
     stream: bool
@@ -78,25 +81,54 @@ def _report(
         click.echo(f"{words}; provider {task.gpt.engine.provider}; finished by {reasons}", err=True)
 
 
+def _tell_seed(task: Task) -> None:
+    if task.tell_seed:
+        note(f"seed {task.options.get('seed')}")
+
+
+def _write_pieces(answer: Answer, echoed: str, stream: CompletionStream) -> None:
+    """Write pieces as they come; ctrl-C ends them, and what was kept back comes last."""
+    written = 0
+
+    def write(piece: str) -> None:
+        nonlocal written
+        answer.write(piece)
+        written += len(piece)
+
+    answer.write(echoed)
+    try:
+        with whole_writes() as whole:
+            for piece in stream:
+                whole(partial(write, piece))
+    except KeyboardInterrupt:
+        stream.close()
+    answer.write(stream.completion.text[written:])
+
+
+def _exhaust(stream: CompletionStream) -> None:
+    """Generate without writing; ctrl-C ends it."""
+    try:
+        for _ in stream:
+            pass
+    except KeyboardInterrupt:
+        stream.close()
+
+
 def answer_one(task: Task, prompt: Prompt) -> Completion:
     """Generate from one prompt and print the text, piece by piece unless told otherwise.
 
     Ctrl-C ends the generation; the text so far is printed.
     """
-    answer, started, written = Answer(), time.perf_counter(), 0
+    answer, started = Answer(), time.perf_counter()
     stream = task.gpt.stream(prompt, task.new_tokens, **task.options)
-    live = task.stream and not task.as_json and task.gpt.tokenizer is not None
-    try:
-        answer.write(task.echoed(prompt) if live else "")
-        for piece in stream:
-            answer.write(piece if live else "")
-            written += len(piece)
-    except KeyboardInterrupt:
-        stream.close()
+    _tell_seed(task)  # here, as the arguments have been checked, and before the text
+    if task.stream and not task.as_json and task.gpt.tokenizer is not None:
+        _write_pieces(answer, task.echoed(prompt), stream)
+    else:
+        _exhaust(stream)
+        answer.write("" if task.as_json else task.shown(prompt, stream.completion))
     completion = stream.completion
     timings = _timings(task, started, stream.first_token_at, [completion])
-    if not task.as_json:
-        answer.write(completion.text[written:] if live else task.shown(prompt, completion))
     answer.end()
     _report(task, [prompt], [completion], timings)
     return completion
@@ -111,6 +143,7 @@ def answer_batch(task: Task, prompts: Sequence[Prompt]) -> list[Completion]:
     with cancel_request() as cancelled:
         options: TextOptions = {**task.options, "cancelled": cancelled}
         completions = task.gpt.generate(prompts, task.new_tokens, **options)
+    _tell_seed(task)
     timings = _timings(task, started, None, completions)
     if not task.as_json:
         for number, (prompt, completion) in enumerate(zip(prompts, completions, strict=True), 1):

@@ -22,7 +22,8 @@ class Answer:
     """Writes an answer to stdout as it comes.
 
     On a terminal, control characters are replaced: a model must not move the cursor or set a title.
-    Characters that the output's encoding lacks are replaced too.
+    Characters that the output's encoding lacks are replaced too. (Not click.echo, which takes colour codes
+    out of what goes to a file: an answer goes there as it is.)
     """
 
     def __init__(self) -> None:
@@ -36,12 +37,13 @@ class Answer:
         """Write and flush."""
         if text:
             self.written = True
-            click.echo(text.translate(_CONTROLS) if self._clean else text, nl=False)
+            sys.stdout.write(text.translate(_CONTROLS) if self._clean else text)
+            sys.stdout.flush()
 
     def end(self) -> None:
         """End the line, if anything was written."""
         if self.written:
-            click.echo()
+            self.write("\n")
 
 
 def is_quiet() -> bool:
@@ -77,21 +79,57 @@ def plain_warnings() -> Iterator[None]:
 
 
 @contextmanager
-def cancel_request() -> Iterator[Callable[[], bool]]:
-    """Turn the first ctrl-C into a request that the work asks for; the second acts as usual."""
-    requested = False
+def _on_ctrl_c(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have ctrl-C call ``handle``, unless it is to be ignored, as under nohup."""
     previous = signal.getsignal(signal.SIGINT)
-
-    def request(number: int, frame: FrameType | None) -> None:
-        nonlocal requested
-        requested = True
-        signal.signal(signal.SIGINT, previous)
-
-    signal.signal(signal.SIGINT, request)
+    if previous is not signal.SIG_IGN:
+        signal.signal(signal.SIGINT, handle)
     try:
-        yield lambda: requested
+        yield
     finally:
         signal.signal(signal.SIGINT, previous)
+
+
+@contextmanager
+def cancel_request() -> Iterator[Callable[[], bool]]:
+    """Turn the first ctrl-C into a request that the work asks for; the second interrupts."""
+    requested = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal requested
+        if requested:
+            raise KeyboardInterrupt
+        requested = True
+
+    with _on_ctrl_c(handle):
+        yield lambda: requested
+
+
+@contextmanager
+def whole_writes() -> Iterator[Callable[[Callable[[], None]], None]]:
+    """Give a function that calls another one to its end before a ctrl-C interrupts.
+
+    Otherwise a piece may be written and not counted, or counted and not written. A second ctrl-C interrupts
+    all the same: the reader of a pipe may hang.
+    """
+    writing = pending = False
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        nonlocal pending
+        if pending or not writing:
+            raise KeyboardInterrupt
+        pending = True
+
+    def whole(write: Callable[[], None]) -> None:
+        nonlocal writing
+        writing = True
+        write()
+        writing = False
+        if pending:
+            raise KeyboardInterrupt
+
+    with _on_ctrl_c(handle):
+        yield whole
 
 
 def leave_pipe() -> NoReturn:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpt_onnx.cli._answers import Task, answer_batch, answer_one
-from gpt_onnx.cli._console import INTERRUPTED, leave_pipe, note, plain_warnings
+from gpt_onnx.cli._console import INTERRUPTED, leave_pipe, plain_warnings
 from gpt_onnx.cli._options import (
     bundle_argument,
     new_tokens_option,
@@ -36,16 +36,6 @@ def _sampling(gpt: TextGPT, options: dict[str, Any]) -> Sampling:
     return dataclasses.replace(gpt.defaults.sampling, **given)
 
 
-def _chosen_seed(seed: int | None, sampling: Sampling, as_json: bool) -> int:
-    """Return the seed; a random one is told, so that the text can be had again."""
-    if seed is not None:
-        return seed
-    chosen = secrets.randbelow(1 << 32)
-    if not sampling.greedy and not as_json:
-        note(f"seed {chosen}")
-    return chosen
-
-
 def _run(prompts: Sequence[Prompt], bundle: Path, options: dict[str, Any]) -> int:
     """Load, generate, print; return the exit code."""
     from gpt_onnx.runtime.text import load
@@ -59,11 +49,12 @@ def _run(prompts: Sequence[Prompt], bundle: Path, options: dict[str, Any]) -> in
         options={
             "sampling": sampling,
             "stop": options["stop"],
-            "seed": _chosen_seed(options["seed"], sampling, options["as_json"]),
+            "seed": secrets.randbelow(1 << 32) if options["seed"] is None else options["seed"],
             "ignore_eos": options["ignore_eos"],
             "on_context_end": options["on_context_end"],
         },
         load_s=time.perf_counter() - started,
+        tell_seed=options["seed"] is None and not sampling.greedy and not options["as_json"],
         echo=options["echo"],
         as_json=options["as_json"],
         stream=options["stream"],

@@ -1,0 +1,87 @@
+"""What is written to a terminal, and what is not."""
+
+from __future__ import annotations
+
+import io
+import signal
+import warnings
+
+import pytest
+
+from gpt_onnx.cli._console import Answer, cancel_request, plain_warnings, whole_writes
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_text_cannot_steer_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", Terminal())
+    answer = Answer()
+    answer.write("a\x1b[2Jb\rc\x9bd\te\n日")
+    assert answer_text() == "a\ufffd[2Jb\ufffdc\ufffdd\te\n日"
+
+
+def answer_text() -> str:
+    import sys
+
+    assert isinstance(sys.stdout, io.StringIO)
+    return sys.stdout.getvalue()
+
+
+def test_a_file_gets_every_character(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdout", io.StringIO())
+    answer = Answer()
+    answer.end()
+    assert answer_text() == ""  # no line was begun
+    answer.write("a\x1b[2Jb")
+    answer.end()
+    assert answer_text() == "a\x1b[2Jb\n"
+
+
+def test_warnings_are_one_line_without_a_place(capsys: pytest.CaptureFixture[str]) -> None:
+    with plain_warnings():
+        warnings.warn("too long", UserWarning, stacklevel=1)
+    assert capsys.readouterr().err == "Warning: too long\n"
+
+
+def test_the_first_ctrl_c_is_a_request_and_the_second_interrupts() -> None:
+    before = signal.getsignal(signal.SIGINT)
+    with cancel_request() as cancelled:
+        assert not cancelled()
+        signal.raise_signal(signal.SIGINT)
+        assert cancelled()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_ctrl_c_waits_for_the_end_of_a_write_but_the_second_does_not() -> None:
+    done = []
+
+    def write() -> None:
+        signal.raise_signal(signal.SIGINT)
+        done.append("to its end")
+
+    def hang() -> None:
+        signal.raise_signal(signal.SIGINT)
+        signal.raise_signal(signal.SIGINT)
+        done.append("not reached")
+
+    for action in (write, hang):
+        with pytest.raises(KeyboardInterrupt), whole_writes() as whole:
+            whole(action)
+    with pytest.raises(KeyboardInterrupt), whole_writes():
+        signal.raise_signal(signal.SIGINT)  # not in a write
+    assert done == ["to its end"]
+
+
+def test_an_ignored_ctrl_c_stays_ignored() -> None:
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with cancel_request() as cancelled, whole_writes():
+            signal.raise_signal(signal.SIGINT)
+            assert not cancelled()
+    finally:
+        signal.signal(signal.SIGINT, before)
