@@ -199,6 +199,16 @@ def test_largest_agrees_with_a_stable_sort(values: list[int], count: int) -> Non
     assert largest(np.array(values, dtype=np.float64), count).tolist() == sorted(ranked[:count])
 
 
+@pytest.mark.parametrize("size", [2047, 2048, 5000, 50257])
+@pytest.mark.parametrize("count", [1, 50, 700])
+@pytest.mark.parametrize("levels", [1, 3, 10**6])
+def test_largest_of_many_agrees_with_a_stable_sort(size: int, count: int, levels: int) -> None:
+    values = np.random.default_rng(size).integers(levels, size=size).astype(np.float64)
+    values[::7] = -np.inf
+    ranked = np.argsort(-values, kind="stable")
+    assert largest(values, count).tolist() == sorted(ranked[:count].tolist())
+
+
 def test_top_p_keeps_the_smallest_prefix_that_reaches_it() -> None:
     chances = np.array([0.125, 0.5, 0.25, 0.125])
     kept = [nucleus(chances, top_p).tolist() for top_p in (0.0, 0.5, 0.51, 0.75, 0.76, 0.99)]
