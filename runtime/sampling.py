@@ -134,7 +134,7 @@ def largest(values: Floats, count: int) -> Ids:
     threshold = np.partition(held, held.size - count)[held.size - count]
     above = np.flatnonzero(held > threshold)
     ties = np.flatnonzero(held == threshold)[: count - above.size]
-    return contenders[np.sort(np.concatenate([above, ties]))]
+    return np.sort(contenders[np.concatenate([above, ties])])
 
 
 def softmax(logits: Floats, temperature: float) -> Floats:
