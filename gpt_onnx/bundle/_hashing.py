@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import stat
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from gpt_onnx.bundle._manifest import FileEntry
@@ -37,13 +38,21 @@ def open_regular(path: Path) -> int:
     return descriptor
 
 
+@contextlib.contextmanager
+def _read_faults_told(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as exc:
+        raise BundleError(f"{path} cannot be read: {exc.strerror}.") from exc
+
+
 def read_bounded(path: Path, limit: int) -> bytes:
     """Return a file's content, at most ``limit`` bytes.
 
     Raises:
         BundleError: if the file is larger, or cannot be read.
     """
-    with open(open_regular(path), "rb") as file:
+    with open(open_regular(path), "rb") as file, _read_faults_told(path):
         size = os.fstat(file.fileno()).st_size
         content = b"" if size > limit else file.read(limit + 1)
     if size > limit or len(content) > limit:
@@ -58,13 +67,10 @@ def hash_file(path: Path, progress: Progress | None = None) -> FileEntry:
         BundleError: if it is not a plain file or cannot be read.
     """
     digest, size, buffer = hashlib.sha256(), 0, memoryview(bytearray(CHUNK_BYTES))
-    with open(open_regular(path), "rb", buffering=0) as file:
-        try:
-            while count := file.readinto(buffer):
-                digest.update(buffer[:count])
-                size += count
-                if progress is not None:
-                    progress(count)
-        except OSError as exc:
-            raise BundleError(f"{path} cannot be read: {exc.strerror}.") from exc
+    with open(open_regular(path), "rb", buffering=0) as file, _read_faults_told(path):
+        while count := file.readinto(buffer):
+            digest.update(buffer[:count])
+            size += count
+            if progress is not None:
+                progress(count)
     return FileEntry(size=size, sha256=digest.hexdigest())

@@ -141,6 +141,10 @@ class GraphInfo:
         if set(self.graphs) != set(roles := LAYOUTS[self.layout]):
             found = shorten(sorted(self.graphs))
             raise BundleError(f"graph.graphs has {found}; layout {self.layout} has {', '.join(roles)}.")
+        if len(set(self.paths)) < len(self.paths):
+            raise BundleError(
+                f"graph names {shorten(self.paths)}; each graph and the data is a file of its own."
+            )
         frozen = self.seq_len is not None
         if self.layout != "plain" and frozen != (self.layout == "static"):
             wanted = "a number" if self.layout == "static" else "null"

@@ -88,7 +88,7 @@ def list_files(folder: Path) -> Iterator[tuple[str, int]]:
         BundleError: if something is neither a plain file nor the folder of graphs.
     """
     for inside, prefix in ((folder, ""), (folder / GRAPH_FOLDER, f"{GRAPH_FOLDER}/")):
-        if prefix and not inside.exists():
+        if prefix and not inside.is_dir():
             continue
         with os.scandir(inside) as entries:
             for entry in entries:

@@ -82,7 +82,7 @@ def _flush(path: Path) -> None:
     """Bring a file or a folder to the disk; Windows cannot do so with folders."""
     if os.name == "nt" and path.is_dir():
         return
-    descriptor = os.open(path, os.O_RDONLY)
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

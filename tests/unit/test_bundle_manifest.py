@@ -154,6 +154,7 @@ WRONG: list[tuple[tuple[str, ...], object]] = [
     (("graph", "graphs", "model"), "../model.onnx"),
     (("graph", "graphs", "model"), "onnx/absent.onnx"),
     (("graph", "data"), "/etc/passwd"),
+    (("graph", "data"), "onnx/model.onnx"),
     (("graph", "data"), "onnx/absent.onnx_data"),
     (("graph", "attention"), "flash"),
     (("graph", "opset"), "21"),

@@ -253,6 +253,14 @@ def test_a_bundle_replaced_after_opening_is_noticed(make_bundle: BundleMaker) ->
         bundle.check_in_place()
 
 
+def test_a_file_named_as_the_graph_folder_is_refused(
+    tmp_path: Path, make_manifest: Callable[..., Manifest]
+) -> None:
+    (tmp_path / "onnx").write_text("x")
+    with pytest.raises(BundleError, match="name of the manifest itself or of the folder of graphs"):
+        seal(tmp_path, make_manifest())
+
+
 def test_sealing_refuses_what_no_bundle_may_hold(
     make_bundle: BundleMaker, make_manifest: Callable[..., Manifest]
 ) -> None:
