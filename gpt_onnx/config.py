@@ -24,6 +24,18 @@ POSITIONS = ("sinusoidal", "learned")
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh")
 NORMS = ("layernorm",)
 SQRT_N_EMBD = "sqrt"  # embedding_scale = "sqrt" is sqrt(n_embd), as in "Attention Is All You Need"
+LARGEST: Mapping[str, int] = {
+    "vocab_size": 2**31 - 1,
+    "context_length": 2**31 - 1,
+    "n_embd": 2**20,
+    "n_layer": 1024,
+    "n_head": 2**16,
+    "n_kv_head": 2**16,
+    "head_size": 2**16,
+    "d_ff": 2**24,
+}
+"""Far above any GPT; a file that claims more is refused before a model of that size is even described."""
+FLOAT32_MAX = 3.4e38
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "context_length": ("block_size", "n_positions", "n_ctx", "max_position_embeddings", "max_seq_len"),
@@ -131,7 +143,9 @@ class GPTConfig:
         fields = _own_names(values, origin)
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(set(fields) - known):
-            raise ConfigError(f"{origin} has the unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}.")
+            raise ConfigError(
+                f"{origin} has the unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}."
+            )
         required = ("vocab_size", "context_length", "n_embd", "n_layer", "n_head")
         if missing := [name for name in required if fields.get(name) is None]:
             raise ConfigError(f"{origin} lacks {missing[0]!r}; a GPT needs {', '.join(required)}.")
@@ -147,12 +161,15 @@ def _own_names(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
                 continue
             value = renamed.pop(synonym)
             if renamed.setdefault(name, value) != value:
-                raise ConfigError(f"{origin} says {name} = {renamed[name]} and {synonym} = {value}; remove one.")
+                raise ConfigError(
+                    f"{origin} says {name} = {renamed[name]} and {synonym} = {value}; remove one."
+                )
     return renamed
 
 
 def _fill_in(config: GPTConfig) -> None:
     """Replace each None by the usual value; the dataclass is frozen, hence object.__setattr__."""
+
     def default(name: str, value: int) -> None:
         if getattr(config, name) is None:
             object.__setattr__(config, name, value)
@@ -169,22 +186,27 @@ def _fill_in(config: GPTConfig) -> None:
         object.__setattr__(config, "head_size", config.n_embd // config.n_head)
 
 
+def _shown(value: object) -> str:
+    """Return a value as a message shows it; a file may hold an integer of thousands of digits."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
 def _check_positive(config: GPTConfig, names: tuple[str, ...]) -> None:
     for name in names:
         value = getattr(config, name)
-        if type(value) is not int or value < 1:
-            raise ConfigError(f"{name} is {value!r}; it must be an integer of at least 1.")
+        if type(value) is not int or not 1 <= value <= LARGEST[name]:
+            raise ConfigError(f"{name} is {_shown(value)}; it must be an integer from 1 to {LARGEST[name]}.")
 
 
 def _check_counts(config: GPTConfig) -> None:
-    _check_positive(
-        config,
-        ("vocab_size", "context_length", "n_embd", "n_layer", "n_head", "n_kv_head", "head_size", "d_ff"),
-    )
+    _check_positive(config, tuple(LARGEST))
     if config.n_head % config.n_kv_head:
         raise ConfigError(f"n_head = {config.n_head} is not a multiple of n_kv_head = {config.n_kv_head}.")
     if config.position == "sinusoidal" and config.n_embd % 2:
-        raise ConfigError(f"n_embd is {config.n_embd}; sinusoidal positions pair sines with cosines and need it even.")
+        raise ConfigError(
+            f"n_embd is {config.n_embd}; sinusoidal positions pair sines with cosines and need it even."
+        )
 
 
 def _check_choices(config: GPTConfig) -> None:
@@ -197,13 +219,15 @@ def _check_choices(config: GPTConfig) -> None:
     _check_number(config, "norm_eps", config.norm_eps, above=0.0, below=1.0)
     _check_number(config, "dropout", config.dropout, above=-math.ulp(0.0), below=1.0)
     if config.embedding_scale != SQRT_N_EMBD:
-        _check_number(config, "embedding_scale", config.embedding_scale, above=0.0, below=math.inf)
+        _check_number(config, "embedding_scale", config.embedding_scale, above=0.0, below=FLOAT32_MAX)
 
 
 def _check_number(config: GPTConfig, name: str, value: object, *, above: float, below: float) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and above < float(value) < below):  # type: ignore[arg-type]
-        raise ConfigError(f"{name} is {value!r}; it must be a number between {max(above, 0.0):g} and {below:g}.")
+    if not (is_number and above < value < below):  # type: ignore[operator]
+        raise ConfigError(
+            f"{name} is {_shown(value)}; it must be a number between {max(above, 0.0):g} and {below:g}."
+        )
 
 
 def read_json_object(path: Path) -> dict[str, Any]:
@@ -224,7 +248,9 @@ def read_json_object(path: Path) -> dict[str, Any]:
 def named_configs() -> list[str]:
     """Return the names that ``named_config`` knows: the TOML files of ``models/``."""
     folder = resources.files("gpt_onnx") / "models"
-    return sorted(entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml"))
+    return sorted(
+        entry.name.removesuffix(".toml") for entry in folder.iterdir() if entry.name.endswith(".toml")
+    )
 
 
 def named_config(name: str) -> GPTConfig:
@@ -234,6 +260,8 @@ def named_config(name: str) -> GPTConfig:
         ConfigError: if there is no such name.
     """
     if name not in named_configs():
-        raise ConfigError(f"there is no configuration named {name!r}; known are {', '.join(named_configs())}.")
+        raise ConfigError(
+            f"there is no configuration named {name!r}; known are {', '.join(named_configs())}."
+        )
     text = (resources.files("gpt_onnx") / "models" / f"{name}.toml").read_text(encoding="utf-8")
     return GPTConfig.from_dict(tomllib.loads(text), origin=f"models/{name}.toml")

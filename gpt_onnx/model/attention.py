@@ -54,17 +54,17 @@ def share_heads(tensor: Tensor, group_size: int) -> Tensor:
     return tensor if group_size == 1 else tensor.repeat_interleave(group_size, dim=1)
 
 
-def causal_mask(input_ids: Tensor, attention_mask: Tensor | None, past_length: int) -> Tensor:
+def causal_mask(tokens: Tensor, attention_mask: Tensor | None, past_length: int) -> Tensor:
     """Return which keys each query may see, as booleans (1 or B, 1, S, T): none later, none padded.
 
     Args:
-        input_ids: The new tokens, (B, S).
+        tokens: The new tokens, ids (B, S) or vectors (B, S, ...); only their number and device matter.
         attention_mask: 1 where a key counts, (B, T); None where all do.
         past_length: P.
     """
-    new_length = input_ids.shape[1]
-    key_index = torch.arange(past_length + new_length, device=input_ids.device)
-    query_index = torch.arange(new_length, device=input_ids.device) + past_length
+    new_length = tokens.shape[1]
+    key_index = torch.arange(past_length + new_length, device=tokens.device)
+    query_index = torch.arange(new_length, device=tokens.device) + past_length
     allowed = (key_index <= query_index.unsqueeze(1)).unsqueeze(0).unsqueeze(0)  # (1, 1, S, T)
     if attention_mask is None:
         return allowed
@@ -85,7 +85,7 @@ def masked_attention(query: Tensor, present: KeyValue, mask: Tensor, config: GPT
 class SdpaAttention:
     """PyTorch's fused attention, for training and for eager inference.
 
-    Without a mask, attention is causal over sequences that start at position 0.
+    Without a mask, attention is causal over the past and the new tokens, none of them padding.
     """
 
     def __init__(self, mask: Tensor | None = None) -> None:
@@ -96,7 +96,10 @@ class SdpaAttention:
         query, key, value = split_heads(qkv, config)
         present = append(past, key, value)
         keys, values = (share_heads(part, config.group_size) for part in present)
-        out = F.scaled_dot_product_attention(query, keys, values, self.mask, is_causal=self.mask is None)
+        mask = self.mask
+        if mask is None and past is not None:  # is_causal aligns the first query with the first cached key
+            mask = causal_mask(qkv, None, past[0].shape[2])
+        out = F.scaled_dot_product_attention(query, keys, values, mask, is_causal=mask is None)
         return merge_heads(out), present
 
 

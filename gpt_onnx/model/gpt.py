@@ -1,7 +1,7 @@
 """The GPT: token embedding plus positions, N blocks, a final norm and the head.
 
-``forward`` is pure: the cache goes in and comes out. Parameters carry GPT-2's names (``wte``, ``h.0.attn.c_attn``,
-``ln_f``, ``lm_head``); a tied head has no parameter of its own.
+``forward`` is pure: the cache goes in and comes out. Parameters carry GPT-2's names (``wte``,
+``h.0.attn.c_attn``, ``ln_f``, ``lm_head``); a tied head has no parameter of its own.
 
     >>> model = GPT(GPTConfig(vocab_size=256, context_length=64, n_embd=32, n_layer=2, n_head=4))
     >>> logits, cache = model(torch.zeros(1, 5, dtype=torch.int64))
@@ -100,7 +100,7 @@ class GPT(nn.Module):
             Logits (B, S, vocab_size), and for each layer keys and values (B, n_kv_head, P + S, head_size).
 
         Raises:
-            InputError: on a sequence longer than a learned position table.
+            InputError: on a sequence or a position beyond a learned position table.
         """
         past_length = past_key_values[0][0].shape[2] if past_key_values else 0
         if position_ids is None and past_length:

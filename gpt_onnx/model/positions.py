@@ -40,7 +40,10 @@ def _digit_tables(n_embd: int, device: torch.device) -> tuple[Tensor, Tensor]:
 
 
 def _encode_by_angle_sum(position_ids: Tensor, n_embd: int) -> Tensor:
-    """Encode without float64: rotate by each digit's angle in turn, cos(a + b) = cos a cos b - sin a sin b."""
+    """Encode without float64 by the angle-sum identity, rotating by each digit's angle in turn.
+
+    cos(a + b) = cos a cos b - sin a sin b, sin(a + b) = sin a cos b + cos a sin b.
+    """
     cosines, sines = _digit_tables(n_embd, position_ids.device)
     mask = 2**DIGIT_BITS - 1
     cosine, sine = cosines[0][position_ids & mask], sines[0][position_ids & mask]  # (..., n_embd / 2)
@@ -51,7 +54,14 @@ def _encode_by_angle_sum(position_ids: Tensor, n_embd: int) -> Tensor:
     return torch.stack((sine, cosine), dim=-1).flatten(-2)  # (..., n_embd)
 
 
-def _encode_in_float64(position_ids: Tensor, n_embd: int, dtype: torch.dtype) -> Tensor:
+def _columns(n_embd: int) -> tuple[list[float], list[float]]:
+    """Return the divisor and the phase of each of the n_embd columns: 2i a sine, 2i + 1 a cosine."""
+    return [divisor for divisor in divisors(n_embd) for _ in range(2)], [0.0, math.pi / 2] * (n_embd // 2)
+
+
+def _encode_in_float64(
+    position_ids: Tensor, columns: tuple[list[float], list[float]], dtype: torch.dtype
+) -> Tensor:
     """Encode as one sine: cos a = sin(a + pi/2), so that sines and cosines need no interleaving.
 
     float32 angles are wrong by 0.06 rad at position 10^6. The angle is therefore made in float64 and brought
@@ -59,15 +69,14 @@ def _encode_in_float64(position_ids: Tensor, n_embd: int, dtype: torch.dtype) ->
     Python float as float32.
     """
     constant = functools.partial(torch.tensor, dtype=torch.float64, device=position_ids.device)
-    divisor = constant([d for d in divisors(n_embd) for _ in range(2)])  # (n_embd,)
-    phase = constant([0.0, math.pi / 2] * (n_embd // 2))
+    divisor, phase = map(constant, columns)  # (n_embd,)
     turn = constant(2 * math.pi)
     angle = position_ids.to(torch.float64).unsqueeze(-1) / divisor + phase  # (..., n_embd)
     return torch.sin((angle - torch.floor(angle / turn) * turn).to(dtype))
 
 
 def _has_float64(device: torch.device) -> bool:
-    """Whether float64 tensors can be made there (not on MPS); asked by trying, as no table of devices lasts."""
+    """Return whether float64 tensors can be made there (not on MPS); asked by trying it."""
     try:
         torch.zeros(1, dtype=torch.float64, device=device) + 1
     except Exception:  # TypeError on MPS, RuntimeError elsewhere, anything at all under a dispatch mode
@@ -89,8 +98,11 @@ class SinusoidalPositionalEncoding(nn.Module):
     def __init__(self, n_embd: int) -> None:
         super().__init__()
         if n_embd < 2 or n_embd % 2:
-            raise ConfigError(f"n_embd is {n_embd}; sinusoidal positions pair sines with cosines and need it even.")
+            raise ConfigError(
+                f"n_embd is {n_embd}; sinusoidal positions pair sines with cosines and need it even."
+            )
         self.n_embd = n_embd
+        self._columns = _columns(n_embd)
 
     def forward(self, x: Tensor, position_ids: Tensor | None = None) -> Tensor:
         """Return (S, n_embd), or (B, S, n_embd) for explicit position_ids; x is (B, S, n_embd)."""
@@ -99,7 +111,7 @@ class SinusoidalPositionalEncoding(nn.Module):
         if not _has_float64(x.device):
             return _encode_by_angle_sum(position_ids, self.n_embd).to(x.dtype)
         dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-        return _encode_in_float64(position_ids, self.n_embd, dtype).to(x.dtype)
+        return _encode_in_float64(position_ids, self._columns, dtype).to(x.dtype)
 
     def extra_repr(self) -> str:
         """Show the width in ``repr``."""
@@ -110,7 +122,8 @@ class LearnedPositionalEmbedding(nn.Module):
     """One trained row for each position: a table ``weight`` of (context_length, n_embd).
 
     Raises:
-        InputError: on a sequence longer than the table.
+        InputError: on a sequence longer than the table, or on a position outside it. The values of positions
+            are looked at in eager PyTorch only: a trace has none, and a graph's ``Gather`` checks its own.
     """
 
     def __init__(self, context_length: int, n_embd: int) -> None:
@@ -123,12 +136,24 @@ class LearnedPositionalEmbedding(nn.Module):
         """Return (S, n_embd), or (B, S, n_embd) for explicit position_ids; x is (B, S, n_embd)."""
         if x.shape[1] > self.context_length:
             raise InputError(
-                f"the sequence has {x.shape[1]} tokens and the maximum context window is {self.context_length}; "
-                "shorten it, or use a model with sinusoidal positions."
+                f"the sequence has {x.shape[1]} tokens and the maximum context window is "
+                f"{self.context_length}; shorten it, or use a model with sinusoidal positions."
             )
         if position_ids is None:
             return self.weight[: x.shape[1]]
+        if not (torch.compiler.is_compiling() or position_ids.is_meta):
+            self._check_positions(position_ids)
         return nn.functional.embedding(position_ids, self.weight)
+
+    def _check_positions(self, position_ids: Tensor) -> None:
+        """Refuse positions outside the table in a sentence; indexing would not say which, nor the limit."""
+        outside = position_ids[(position_ids < 0) | (position_ids >= self.context_length)]
+        if outside.numel():
+            raise InputError(
+                f"position {int(outside[0])} is outside the table of learned positions, 0 to "
+                f"{self.context_length - 1} (the maximum context window is {self.context_length}); "
+                "shorten the sequence, or use a model with sinusoidal positions."
+            )
 
     def extra_repr(self) -> str:
         """Show the sizes in ``repr``."""
