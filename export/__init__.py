@@ -1,8 +1,8 @@
 """The exporter: trace a GPT, rewrite its graph, write it, and check it against the original.
 
-    from gpt_onnx.export import export_bundle
-    report = export_bundle("models/sotu", "bundle", target="cpu")
-    report.manifest.checked             # True: nothing unchecked is published unless asked for
+from gpt_onnx.export import export_bundle
+report = export_bundle("models/sotu", "bundle", target="cpu")
+report.manifest.checked             # True: nothing unchecked is published unless asked for
 """
 
 if __name__ != "gpt_onnx.export":

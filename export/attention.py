@@ -62,14 +62,15 @@ class GroupQueryAttention:
         """Bring (B, S, (H + 2K) D) to (B, S, (H + 2K) E)."""
         if self.cache_head_size == config.head_size:
             return qkv
-        heads = qkv.unflatten(-1, (config.n_head + 2 * config.n_kv_head, config.head_size))
+        heads = torch.unflatten(qkv, -1, (config.n_head + 2 * config.n_kv_head, config.head_size))
         return F.pad(heads, (0, self.cache_head_size - config.head_size)).flatten(-2)
 
     def _cut(self, out: Tensor, config: GPTConfig) -> Tensor:
         """Bring (B, S, H E) back to (B, S, H D)."""
         if self.cache_head_size == config.head_size:
             return out
-        return out.unflatten(-1, (config.n_head, self.cache_head_size))[..., : config.head_size].flatten(-2)
+        heads = torch.unflatten(out, -1, (config.n_head, self.cache_head_size))
+        return heads[..., : config.head_size].flatten(-2)
 
 
 class InPlaceGroupQueryAttention(GroupQueryAttention):
@@ -97,4 +98,3 @@ class SlotAttention:
         query, key, value = split_heads(qkv, config)
         present = torch.where(self.is_new, key, past[0]), torch.where(self.is_new, value, past[1])
         return masked_attention(query, present, self.mask, config), present
-

@@ -1,4 +1,4 @@
-"""The files by which other clients understand a bundle: configuration, generation defaults, genai, README.
+"""The files by which other clients understand a bundle: configuration, generation defaults, genai.
 
 One function a file; each returns plain JSON values. Only keys that every supported version of a client knows.
 """
@@ -11,8 +11,6 @@ from typing import Any
 from gpt_onnx.bundle import Manifest
 from gpt_onnx.checkpoint import TokenizerFiles
 from gpt_onnx.config import GPTConfig
-
-from .targets import find_target
 
 SAMPLING = {"do_sample": True, "temperature": 0.8, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.0}
 GENERATION_FACTOR = 4  # where positions have no limit, genai may allocate this many times the context
@@ -68,7 +66,8 @@ def config_json(manifest: Manifest, config: GPTConfig | None, special: dict[str,
 
 def generation_config_json(special: dict[str, int]) -> dict[str, Any]:
     """Give the sampling defaults and the token that ends a text."""
-    return {**special, **({"pad_token_id": special["eos_token_id"]} if "eos_token_id" in special else {}), **SAMPLING}
+    padding = {"pad_token_id": special["eos_token_id"]} if "eos_token_id" in special else {}
+    return {**special, **padding, **SAMPLING}
 
 
 def genai_config_json(manifest: Manifest, config: GPTConfig, special: dict[str, int]) -> dict[str, Any]:
@@ -120,87 +119,3 @@ def _genai_decoder(manifest: Manifest, config: GPTConfig) -> dict[str, Any]:
             "present_value_names": "present.%d.value",
         },
     }
-
-
-README = """\
-# {name}
-
-A GPT as an ONNX bundle, made by gpt-onnx {version}: {parameters:,} parameters, {precision}, target `{target}`
-({summary}). {checked}
-
-| | |
-|---|---|
-| graphs | {graphs}, opset {opset}, IR version {ir_version} |
-| layout | {layout} |
-| vocabulary | {vocab_size:,} |
-| trained on sequences of | {context} |
-| other clients may pad | {padding} |
-
-`manifest.json` lists every file with its SHA-256; `parity.json` is the evidence of the comparison.
-
-## Run it
-
-With gpt-onnx, which needs neither PyTorch nor onnx:
-
-    pip install 'gpt-onnx[cpu]'
-    gpt-onnx verify .
-    gpt-onnx generate . {prompt}
-
-From Python:
-
-    from gpt_onnx import load
-    gpt = load(".")
-    {python}
-{clients}"""
-
-CLIENTS = """
-With ONNX Runtime alone, in any of its languages: feed `input_ids`, `attention_mask` and `position_ids` (int64)
-and the cache `past_key_values.N.key` and `.value`, empty at first; take `logits` and the `present.*` back in.
-`num_logits_to_keep` may be left out (all positions) or be 1 (the last alone).
-
-With onnxruntime-genai: `genai_config.json` is beside this file (`onnxruntime_genai.Model(".")`).
-
-With transformers.js: `pipeline("text-generation", "path/of/this/folder", {{dtype: "fp32"}})`.
-
-With OpenVINO: `openvino.Core().read_model("{graph}")`.
-"""
-
-
-def readme(manifest: Manifest, *, has_tokenizer: bool) -> str:
-    """Say what the bundle is and how to run it."""
-    graph, model, target = manifest.graph, manifest.model, find_target(manifest.target)
-    dynamic = graph.layout == "dynamic"
-    return README.format(
-        name=manifest.name,
-        version=manifest.versions.get("gpt-onnx", "?"),
-        parameters=model.parameters,
-        precision=manifest.precision,
-        target=manifest.target,
-        summary=target.summary,
-        checked=_checked(manifest),
-        graphs=", ".join(f"`{path}`" for path in graph.graphs.values()),
-        opset=graph.opset,
-        ir_version=graph.ir_version,
-        layout=_layout(manifest),
-        vocab_size=model.vocab_size,
-        context=f"{model.context_length} tokens" if model.context_length else "unknown length",
-        padding=target.padding if dynamic else "right",
-        prompt='-p "Once upon a time"' if has_tokenizer else "--prompt-ids 1,2,3",
-        python='print(gpt.complete("Once upon a time"))' if has_tokenizer else "print(gpt.engine.generate([[1, 2, 3]], 16))",
-        clients=CLIENTS.format(graph=graph.graphs["model"]) if dynamic else "",
-    )
-
-
-def _checked(manifest: Manifest) -> str:
-    if not manifest.checked:
-        return "It was NOT compared with the model it was made from (`checked: false`)."
-    original = "" if manifest.compared_with_original else " It was not compared with the original program's own numbers."
-    return f"It was checked against the model in PyTorch.{original}"
-
-
-def _layout(manifest: Manifest) -> str:
-    graph = manifest.graph
-    batch = f"batch {graph.batch_size}" if graph.batch_size else "any batch"
-    length = f"sequence length {graph.seq_len}" if graph.seq_len else "any sequence length"
-    cache = "without a cache" if graph.layout == "plain" else "with a key-value cache"
-    return f"{graph.layout}: {length}, {batch}, {cache}"

@@ -30,8 +30,8 @@ SEQUENCE = "sequence_length"
 PAST = "past_sequence_length"
 TOTAL = f"{PAST} + {SEQUENCE}"
 
-Dims = tuple[str | int, ...]
-
+Dim = str | int
+Dims = tuple[Dim, ...]
 
 FormMaker = Callable[[Tensor, Tensor, int, int], AttentionForm]
 """Makes a form from input_ids, attention_mask, the past length and the cache's head size."""
@@ -78,7 +78,11 @@ class CachedForward(nn.Module):
         self.cache_head_size = padded_head_size(gpt.config.head_size, target.head_size_multiple)
 
     def forward(
-        self, input_ids: Tensor, attention_mask: Tensor, position_ids: Tensor, past: list[Tensor] | None = None
+        self,
+        input_ids: Tensor,
+        attention_mask: Tensor,
+        position_ids: Tensor,
+        past: list[Tensor] | None = None,
     ) -> tuple[Tensor, list[KeyValue]]:
         """Return logits and the present of each layer; ``past`` is flat: key, value, key, value, ..."""
         pairs = list(zip(past[::2], past[1::2], strict=True)) if past else None
@@ -104,24 +108,25 @@ def _cache_names(prefix: str, config: GPTConfig) -> list[str]:
     return [f"{prefix}.{layer}.{part}" for layer in range(config.n_layer) for part in ("key", "value")]
 
 
-def _cache(prefix: str, config: GPTConfig, batch: str | int, length: str | int, target: Target) -> dict[str, Dims]:
+def _cache(prefix: str, config: GPTConfig, batch: Dim, length: Dim, target: Target) -> dict[str, Dims]:
     size = padded_head_size(config.head_size, target.head_size_multiple)
-    return {name: (batch, config.n_kv_head, length, size) for name in _cache_names(prefix, config)}
+    return dict.fromkeys(_cache_names(prefix, config), (batch, config.n_kv_head, length, size))
 
 
-def _token_inputs(batch: str | int, length: str | int, total: str | int) -> dict[str, Dims]:
+def _token_inputs(batch: Dim, length: Dim, total: Dim) -> dict[str, Dims]:
     return {"input_ids": (batch, length), "attention_mask": (batch, total), "position_ids": (batch, length)}
 
 
 def _dynamic(gpt: GPT, options: ExportOptions, target: Target) -> list[Graph]:
     config, batch = gpt.config, options.frozen("batch_size") or BATCH
+    past = _cache("past_key_values", config, batch, PAST, target)
+    present = _cache("present", config, batch, TOTAL, target)
     return [
         Graph(
             role="model",
             module=CachedForward(gpt, GROWING_FORMS[target.attention], target),
-            inputs=_token_inputs(batch, SEQUENCE, TOTAL) | _cache("past_key_values", config, batch, PAST, target),
-            outputs={"logits": (batch, SEQUENCE, config.vocab_size)}
-            | _cache("present", config, batch, TOTAL, target),
+            inputs=_token_inputs(batch, SEQUENCE, TOTAL) | past,
+            outputs={"logits": (batch, SEQUENCE, config.vocab_size)} | present,
             sequence_limit=config.position_limit,
         )
     ]
@@ -149,7 +154,7 @@ def _static(gpt: GPT, options: ExportOptions, target: Target) -> list[Graph]:
     ]
 
 
-def plain_graph(module: nn.Module, options: ExportOptions, vocab_size: int, sequence_limit: int | None) -> Graph:
+def plain_graph(module: nn.Module, options: ExportOptions, vocab_size: int, limit: int | None) -> Graph:
     """Describe the graph input_ids -> logits of any module that returns logits (B, S, V)."""
     batch, length = options.frozen("batch_size") or BATCH, options.frozen("seq_len") or SEQUENCE
     return Graph(
@@ -157,7 +162,7 @@ def plain_graph(module: nn.Module, options: ExportOptions, vocab_size: int, sequ
         module=module,
         inputs={"input_ids": (batch, length)},
         outputs={"logits": (batch, length, vocab_size)},
-        sequence_limit=sequence_limit,
+        sequence_limit=limit,
     )
 
 
@@ -187,7 +192,8 @@ def check_frozen_length(options: ExportOptions, limit: int | None) -> None:
     length = options.frozen("seq_len")
     if length is not None and limit is not None and length > limit:
         raise ExportError(
-            f"--seq-len is {length} and the model's positions end at {limit}; freeze at most {limit}, or use dynamic."
+            f"--seq-len is {length} and the model's positions end at {limit}; "
+            f"freeze at most {limit}, or use dynamic."
         )
 
 
@@ -213,7 +219,9 @@ def example_sizes(taken: set[int], limit: int | None) -> dict[str, int]:
             past = sequence + 6
             if not {batch, sequence, past, past + sequence, batch * sequence} & taken and batch != sequence:
                 return {BATCH: batch, SEQUENCE: sequence, PAST: past, TOTAL: past + sequence}
-    raise ExportError(f"no example length from 2 to {limit} differs from all sizes of the model; freeze --seq-len.")
+    raise ExportError(
+        f"no example length from 2 to {limit} differs from all sizes of the model; freeze --seq-len."
+    )
 
 
 def example_shape(dims: Dims, sizes: Mapping[str, int]) -> tuple[int, ...]:
@@ -225,4 +233,4 @@ def example_tensor(name: str, shape: tuple[int, ...]) -> Tensor:
     """Return zeros for the cache, ones for the mask, and zeros for ids and positions."""
     if name.startswith("past_key_values"):
         return torch.zeros(shape)
-    return torch.ones(shape, dtype=torch.int64) if name == "attention_mask" else torch.zeros(shape, dtype=torch.int64)
+    return torch.full(shape, int(name == "attention_mask"), dtype=torch.int64)

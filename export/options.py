@@ -45,8 +45,13 @@ class ExportOptions:
         find_target(self.target)
         for name in ("seq_len", "batch_size"):
             _check_size(name, getattr(self, name))
+        for name in ("kv_cache", "overwrite"):
+            if type(getattr(self, name)) is not bool:
+                raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be true or false.")
         if self.check not in CHECK_LEVELS:
             raise ConfigError(f"check is {self.check!r}; known are {', '.join(CHECK_LEVELS)}.")
+        if self.check == "none" and self.reference is not None:
+            raise ConfigError("check is 'none' and a reference is given; choose a check that looks at it.")
 
     @property
     def layout(self) -> str:
@@ -59,6 +64,12 @@ class ExportOptions:
         """Return the frozen seq_len or batch_size, None where it is dynamic."""
         value = getattr(self, name)
         return None if value == DYNAMIC else int(value)
+
+    @property
+    def frozen_sizes(self) -> frozenset[int]:
+        """Return the frozen sizes, which a graph may hold as constants."""
+        sizes = (self.frozen("seq_len"), self.frozen("batch_size"))
+        return frozenset(size for size in sizes if size is not None)
 
     def recorded(self) -> dict[str, Any]:
         """Return what goes into the manifest: what shapes the bundle, without paths."""

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 import numpy as np
 import onnx_ir as ir
+from numpy.typing import NDArray
 
 from gpt_onnx.errors import ExportError
 
@@ -13,9 +15,22 @@ from .graphs import TOTAL, Dims, Graph
 from .passes import KEEP
 from .passes._graph import dims_of, is_parameter
 
+LONGEST_SHAPE = 8  # a constant with more elements is a range or a table, not a shape
+
+
+class BakedSizeError(ExportError):
+    """A size of the example is among the graph's constants; ``size`` is the number."""
+
+    def __init__(self, size: int, dim: str, constant: str) -> None:
+        self.size = size
+        super().__init__(
+            f"the example's {dim} of {size} was baked into the constant {constant}; "
+            "the module computes with a size that was to stay dynamic."
+        )
+
 
 def rename_mask_length(model: ir.Model, graph: Graph) -> None:
-    """Give the mask's length its promised name; the tracer makes one up where nothing ties it to the others."""
+    """Give the mask's length its promised name; the tracer makes one up, as no dim of its own has it."""
     for value in model.graph.inputs:
         promised = graph.inputs.get(value.name or "")
         if promised is None or TOTAL not in promised or value.shape is None:
@@ -55,22 +70,16 @@ def check_no_example_size(model: ir.Model, sizes: Mapping[str, int], names: set[
         names: The dims that are dynamic, whose sizes must not be found.
 
     Raises:
-        ExportError: naming the constant and the size.
+        BakedSizeError: naming the constant and the size. It may be a number of the model's own by chance.
     """
     forbidden = {size: name for name, size in sizes.items() if name in names}
     for name, tensor in _integer_constants(model):
         for number in np.unique(tensor):
             if int(number) in forbidden:
-                raise ExportError(
-                    f"the example's {forbidden[int(number)]} of {number} was baked into the constant {name}; "
-                    "the module computes with a size that was to stay dynamic."
-                )
+                raise BakedSizeError(int(number), forbidden[int(number)], name)
 
 
-LONGEST_SHAPE = 8  # a constant with more elements is a range or a table, not a shape
-
-
-def _integer_constants(model: ir.Model) -> Iterator[tuple[str, np.ndarray]]:
+def _integer_constants(model: ir.Model) -> Iterator[tuple[str, NDArray[Any]]]:
     """Yield the name and values of every integer constant that can be a shape."""
     values = [value for value in model.graph.initializers.values() if not is_parameter(value)]
     values += [node.outputs[0] for node in model.graph if node.op_type == "Constant"]

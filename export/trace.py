@@ -44,7 +44,7 @@ def _dimension_table(graph: Graph) -> dict[str, Any]:
     dim = torch.export.Dim
     return {
         BATCH: dim(BATCH, min=1),
-        SEQUENCE: dim(SEQUENCE, min=1, max=graph.sequence_limit) if graph.sequence_limit else dim(SEQUENCE, min=1),
+        SEQUENCE: dim(SEQUENCE, min=1, max=graph.sequence_limit),
         PAST: dim(PAST, min=0),
         TOTAL: dim.AUTO,
     }

@@ -12,8 +12,8 @@ import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
 
+from .passes import STORED_TRANSPOSED
 from .passes._graph import dims_of, is_parameter
-from .passes.transpose_weights import STORED_TRANSPOSED
 
 INLINE_BELOW = 1024  # bytes: ONNX Runtime refuses a model whose Reshape shape is external
 ALIGNMENT = 65536  # bytes: what every platform can map
@@ -137,12 +137,19 @@ def _write(weight: Weight, file: Any, path: Path) -> ir.ExternalTensor:
 
 
 def _set_all(weight: Weight, tensor: ir.TensorProtocol) -> None:
-    """Make a tensor the value of every graph's initializer, under the source's name."""
+    """Make a tensor the value of every graph's initializer, under the source's name where that is free."""
     for value in weight.values:
         graph = value.graph
         assert graph is not None
-        if value.const_value is None and value.name != weight.name:
+        if value.const_value is None and not _is_taken(graph, weight.name):
             del graph.initializers[value.name or ""]
             value.name = weight.name
             graph.initializers[weight.name] = value
         value.const_value = tensor
+
+
+def _is_taken(graph: ir.Graph, name: str) -> bool:
+    """Whether a value of the graph has the name: a module may call a parameter "logits"."""
+    if name in graph.initializers or any(value.name == name for value in graph.inputs):
+        return True
+    return any(output.name == name for node in graph for output in node.outputs)

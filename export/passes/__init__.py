@@ -13,24 +13,22 @@ import onnx_ir as ir
 from .fold_constants import fold_constants
 from .gemm_head import gemm_head
 from .keep_logits import KEEP, keep_logits
+from .merge_constants import merge_constants
 from .static_reshapes import static_reshapes
-from .tidy import strip_traces, tidy
-from .transpose_weights import transpose_weights
+from .strip_traces import strip_traces
+from .tidy import tidy
+from .transpose_weights import STORED_TRANSPOSED, transpose_weights
 
-__all__ = ["CACHED_PASSES", "KEEP", "PASSES", "run_passes"]
+__all__ = ["CACHED_PASSES", "KEEP", "PASSES", "STORED_TRANSPOSED", "Pass", "run_passes"]
 
 Pass = Callable[[ir.Model], int]
 
-PASSES: tuple[Pass, ...] = (
-    strip_traces,
-    fold_constants,
-    tidy,
-    static_reshapes,
-    gemm_head,
-    transpose_weights,
-    tidy,
-)
-CACHED_PASSES: tuple[Pass, ...] = (*PASSES[:4], keep_logits, *PASSES[4:])
+_BEFORE_HEAD: tuple[Pass, ...] = (strip_traces, fold_constants, static_reshapes, merge_constants, tidy)
+_FROM_HEAD: tuple[Pass, ...] = (gemm_head, transpose_weights, tidy)
+
+PASSES: tuple[Pass, ...] = (*_BEFORE_HEAD, *_FROM_HEAD)
+"""For graphs that always return all logits."""
+CACHED_PASSES: tuple[Pass, ...] = (*_BEFORE_HEAD, keep_logits, *_FROM_HEAD)
 """With ``num_logits_to_keep``: placed before the head is rewritten, whose input it cuts."""
 
 

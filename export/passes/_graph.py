@@ -46,7 +46,8 @@ def int64_initializer(graph: ir.Graph, name: str, values: Sequence[int]) -> ir.V
     """Return the graph's one-dimensional int64 initializer of that name, made if it is not there."""
     if name not in graph.initializers:
         tensor = ir.tensor(np.array(values, dtype=np.int64), name=name)
-        value = ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
+        kind = ir.TensorType(tensor.dtype)
+        value = ir.Value(name=name, shape=ir.Shape([len(values)]), type=kind, const_value=tensor)
         graph.register_initializer(value)
     return graph.initializers[name]
 

@@ -1,4 +1,4 @@
-"""Remove what computes nothing: identities, repeated nodes, unused nodes, unused opset imports."""
+"""Remove what computes nothing: identities, repeated nodes, unused nodes and functions."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ _CLEANERS = (
     common.CommonSubexpressionEliminationPass,
     common.RemoveUnusedNodesPass,
     common.RemoveUnusedFunctionsPass,
-    common.RemoveUnusedOpsetsPass,
 )
 
 
@@ -20,10 +19,3 @@ def tidy(model: ir.Model) -> int:
     for cleaner in _CLEANERS:
         cleaner()(model)
     return before - len(model.graph)
-
-
-def strip_traces(model: ir.Model) -> int:
-    """Drop stack traces, source paths and comments of the machine that traced; return 1."""
-    common.ClearMetadataAndDocStringPass()(model)
-    model.metadata_props.clear()
-    return 1

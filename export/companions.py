@@ -1,0 +1,91 @@
+"""What a bundle holds beside its graphs: the manifest, files for other clients, the tokenizer, the README."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import gpt_onnx
+from gpt_onnx.bundle import GraphInfo, Manifest, seal
+
+from .build import DATA_FILE
+from .clients import config_json, genai_config_json, generation_config_json, special_ids
+from .gpt_source import Source
+from .options import ExportOptions
+from .readme import readme
+from .targets import find_target
+
+PACKAGES = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "onnxruntime-gpu", "numpy")
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Write values as JSON, in their order, the same bytes everywhere."""
+    path.write_text(json.dumps(values, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _versions() -> dict[str, str]:
+    """Return the version of each package that took part; onnxruntime is one of two."""
+    found = {"gpt-onnx": gpt_onnx.__version__}
+    for name in PACKAGES:
+        with contextlib.suppress(metadata.PackageNotFoundError):
+            found[name] = metadata.version(name)
+    return found
+
+
+def _graph_info(source: Source, options: ExportOptions, staging: Path) -> GraphInfo:
+    target = find_target(options.target)
+    layout = options.layout if source.config is not None else "plain"
+    form = target.attention if layout != "plain" else "decomposed"
+    return GraphInfo(
+        layout=layout,
+        graphs={path.stem: f"onnx/{path.name}" for path in sorted(staging.glob("onnx/*.onnx"))},
+        data=DATA_FILE if (staging / DATA_FILE).stat().st_size else None,
+        attention=source.attention or form,
+        opset=target.opset,
+        ir_version=target.ir_version,
+        seq_len=options.frozen("seq_len"),
+        batch_size=options.frozen("batch_size"),
+    )
+
+
+def _manifest(source: Source, options: ExportOptions, staging: Path) -> Manifest:
+    graph = _graph_info(source, options, staging)
+    return Manifest(
+        name=source.name,
+        target=options.target,
+        precision="fp32",
+        graph=graph,
+        model=source.model_info(options),
+        checked=False,
+        compared_with_original=False,
+        options=options.recorded() | {"kv_cache": graph.layout != "plain"},
+        versions=_versions(),
+        source_sha256=source.sha256(),
+    )
+
+
+def write_companions(source: Source, options: ExportOptions, staging: Path) -> Manifest:
+    """Write all that is not a graph or evidence, and seal the bundle for the gate to load."""
+    manifest = _manifest(source, options, staging)
+    special = special_ids(source.tokenizer)
+    if manifest.graph.data is None:
+        (staging / DATA_FILE).unlink()
+    write_json(staging / "config.json", config_json(manifest, source.config, special))
+    write_json(staging / "generation_config.json", generation_config_json(special))
+    if manifest.graph.layout == "dynamic" and source.config is not None:
+        write_json(staging / "genai_config.json", genai_config_json(manifest, source.config, special))
+    if source.tokenizer is not None:
+        (staging / "tokenizer.json").write_text(source.tokenizer.definition, encoding="utf-8")
+        write_json(staging / "tokenizer_config.json", source.tokenizer.config)
+    return finish(manifest, source, staging)
+
+
+def finish(manifest: Manifest, source: Source, staging: Path) -> Manifest:
+    """Write the README, which says what the manifest says, and seal."""
+    text = readme(manifest, source.config, has_tokenizer=source.tokenizer is not None, notes=source.notes)
+    (staging / "README.md").write_text(text, encoding="utf-8")
+    return seal(staging, manifest)

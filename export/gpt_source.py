@@ -1,0 +1,212 @@
+"""What a source is, and our own GPT as one.
+
+A source can be traced, gives weights by name one at a time, and describes itself for the manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import onnx_ir as ir
+import torch
+from numpy.typing import NDArray
+from torch._subclasses.fake_tensor import FakeTensorMode
+
+from gpt_onnx.bundle import ModelInfo
+from gpt_onnx.checkpoint import Checkpoint, TokenizerFiles, load_model
+from gpt_onnx.config import GPTConfig
+from gpt_onnx.errors import CheckpointError
+from gpt_onnx.model import GPT
+
+from .attention import padded_head_size
+from .gate.reference import GptReference, Reference
+from .graphs import Graph, example_sizes, graphs_of
+from .options import ExportOptions
+from .targets import find_target
+from .trace import trace
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Traced:
+    """A graph out of the trace, its promise, and the names of its dynamic dims with their example sizes."""
+
+    graph: Graph
+    model: ir.Model
+    sizes: Mapping[str, int]
+
+
+class Source(Protocol):
+    """What the exporter needs to know of a model."""
+
+    name: str
+    tokenizer: TokenizerFiles | None
+
+    @property
+    def config(self) -> GPTConfig | None:
+        """Return the configuration; None for a module whose inner structure is not known."""
+        ...
+
+    @property
+    def attention(self) -> str | None:
+        """Return "traced" where attention is the module's own; None where the target decides."""
+        ...
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return sentences that the user should read: what the bundle cannot do, and why."""
+        ...
+
+    def trace(self, options: ExportOptions, avoid: frozenset[int] = frozenset()) -> list[Traced]:
+        """Trace the graphs that the options ask for; parameters keep the names of ``parameter_names``.
+
+        ``avoid`` are sizes that the example must not have.
+        """
+        ...
+
+    def parameter_names(self) -> Mapping[str, str]:
+        """Return the graph's name of each parameter and the name by which ``weight`` knows it."""
+        ...
+
+    def weight(self, name: str) -> NDArray[Any]:
+        """Read one weight as float32."""
+        ...
+
+    def model_info(self, options: ExportOptions) -> ModelInfo:
+        """Describe the model for the manifest."""
+        ...
+
+    def reference(self) -> Reference:
+        """Return what the gate compares with."""
+        ...
+
+    def sha256(self) -> str:
+        """Return the hash of configuration, weights and tokenizer, whatever they are called."""
+        ...
+
+
+def sizes_of(config: GPTConfig) -> set[int]:
+    """Return every number that a graph of this configuration may hold as a constant."""
+    numbers = {value for value in config.to_dict().values() if type(value) is int}
+    heads = config.n_head + 2 * config.n_kv_head
+    widths = {count * config.head_size for count in (config.n_head, config.n_kv_head, heads)}
+    return numbers | widths | {heads, config.n_embd // 2}
+
+
+class GptSource:
+    """Our own GPT: traced without its weights, which are read one at a time while the file is written."""
+
+    attention: str | None = None
+    notes: tuple[str, ...] = ()
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        config: GPTConfig,
+        read: Callable[[str], NDArray[Any]],
+        load: Callable[[], GPT],
+        sha256: Callable[[], str],
+        tokenizer: TokenizerFiles | None = None,
+    ) -> None:
+        self.name, self.config, self.tokenizer = name, config, tokenizer
+        self.sha256 = sha256
+        self._read, self._load = read, load
+
+    @classmethod
+    def of_checkpoint(cls, checkpoint: Checkpoint) -> GptSource:
+        """Take a checkpoint on the disk."""
+        return cls(
+            name=checkpoint.path.resolve().name,
+            config=checkpoint.config,
+            read=checkpoint.numpy,
+            load=lambda: load_model(checkpoint),
+            sha256=lambda: checkpoint.sha256,
+            tokenizer=checkpoint.tokenizer,
+        )
+
+    @classmethod
+    def of_model(cls, gpt: GPT, tokenizer: TokenizerFiles | None = None) -> GptSource:
+        """Take a GPT in memory."""
+        state = gpt.state_dict()
+        return cls(
+            name="gpt",
+            config=gpt.config,
+            read=lambda name: finite_numpy(name, state[name]),
+            load=lambda: gpt,
+            sha256=lambda: hash_of_state(state, repr(sorted(gpt.config.to_dict().items()))),
+            tokenizer=tokenizer,
+        )
+
+    def trace(self, options: ExportOptions, avoid: frozenset[int] = frozenset()) -> list[Traced]:
+        """See Source."""
+        taken = sizes_of(self.config) | avoid | options.frozen_sizes
+        sizes = example_sizes(taken, self.config.position_limit)
+        with FakeTensorMode():
+            gpt = GPT(self.config).eval()
+            graphs = graphs_of(gpt, options)
+            traced = [(graph, trace(graph, sizes)) for graph in graphs]
+        return [Traced(graph=graph, model=model, sizes=sizes) for graph, model in traced]
+
+    def parameter_names(self) -> Mapping[str, str]:
+        """See Source: every graph's module holds the GPT as ``gpt``."""
+        with torch.device("meta"):
+            return {f"gpt.{name}": name for name, _ in GPT(self.config).named_parameters()}
+
+    def weight(self, name: str) -> NDArray[Any]:
+        """See Source."""
+        return np.ascontiguousarray(self._read(name), dtype=np.float32)
+
+    def model_info(self, options: ExportOptions) -> ModelInfo:
+        """See Source."""
+        config, multiple = self.config, find_target(options.target).head_size_multiple
+        with torch.device("meta"):
+            parameters = GPT(config).parameter_count()
+        return ModelInfo(
+            vocab_size=config.vocab_size,
+            context_length=config.context_length,
+            position=config.position,
+            position_limit=config.position_limit,
+            n_layer=config.n_layer,
+            n_kv_head=config.n_kv_head,
+            head_size=config.head_size,
+            cache_head_size=padded_head_size(config.head_size, multiple),
+            parameters=parameters,
+        )
+
+    def reference(self) -> Reference:
+        """See Source."""
+        return GptReference(self._load())
+
+
+def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:
+    """Return a tensor's values; floating point becomes float32."""
+    tensor = tensor.detach().cpu()
+    return (tensor.float() if tensor.is_floating_point() else tensor).numpy()
+
+
+def finite_numpy(name: str, tensor: torch.Tensor) -> NDArray[Any]:
+    """Return a weight's values.
+
+    Raises:
+        CheckpointError: if it holds NaN or infinity.
+    """
+    array = to_numpy(tensor)
+    if wrong := array.size - int(np.count_nonzero(np.isfinite(array))):
+        raise CheckpointError(
+            f"{name} has NaN or infinity in {wrong} of {array.size} places; "
+            "such weights compute nothing: go back to an earlier checkpoint."
+        )
+    return array
+
+
+def hash_of_state(state: Mapping[str, torch.Tensor], description: str) -> str:
+    """Hash weights by name, with a description of the program that uses them."""
+    digest = hashlib.sha256(description.encode())
+    for name in sorted(state):
+        digest.update(f"{name} {tuple(state[name].shape)} {state[name].dtype}".encode())
+        digest.update(np.ascontiguousarray(to_numpy(state[name])).data)
+    return digest.hexdigest()
