@@ -66,6 +66,15 @@ def _timings(
     return timings
 
 
+def _statistics(timings: dict[str, Any]) -> str:
+    parts = [f"{timings['prompt_tokens']} prompt tokens, {timings['new_tokens']} new"]
+    parts.append(f"in {timings['total_s']:.2f} s")
+    if "first_token_s" in timings:
+        parts.append(f"(the first after {timings['first_token_s'] * 1000:.0f} ms,")
+        parts.append(f"then {timings['tokens_per_s']:.1f} a second)")
+    return f"{' '.join(parts)}; loaded in {timings['load_s']:.2f} s"
+
+
 def _report(
     task: Task, prompts: Sequence[Prompt], completions: Sequence[Completion], timings: dict[str, Any]
 ) -> None:
@@ -76,9 +85,8 @@ def _report(
             line = {"text": task.shown(prompt, completion), "ids": ids, "finish_reason": reason}
             click.echo(json.dumps({**line, "seed": task.options.get("seed"), "timings": timings}))
     if task.stats:
-        words = ", ".join(f"{name} {value}" for name, value in timings.items())
         reasons = ", ".join(completion.finish_reason for completion in completions)
-        click.echo(f"{words}; provider {task.gpt.engine.provider}; finished by {reasons}", err=True)
+        click.echo(f"{_statistics(timings)}; on {task.gpt.engine.provider}; ended by {reasons}", err=True)
 
 
 def _tell_seed(task: Task) -> None:

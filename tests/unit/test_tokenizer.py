@@ -177,6 +177,15 @@ def test_a_template_puts_its_first_tokens_before_a_text_and_none_after(tmp_path:
     assert load(tmp_path, TRAINED, template).encode("hi") == [0, *peer().encode("hi").ids]
 
 
+def test_an_older_file_without_the_types_and_flags_of_today_is_read(tmp_path: Path) -> None:
+    def old(values: dict[str, Any]) -> None:
+        del values["model"]["type"], values["model"]["ignore_merges"], values["model"]["byte_fallback"]
+        del values["pre_tokenizer"]["use_regex"], values["decoder"]["use_regex"]
+        values["model"]["merges"] = [" ".join(pair) for pair in values["model"]["merges"]]
+
+    assert load(tmp_path, TRAINED, old).encode("hello state") == peer().encode("hello state").ids
+
+
 def test_a_unigram_model_encodes_and_decodes(tmp_path: Path) -> None:
     pieces = load(tmp_path, PIECES)
     assert pieces.encode("hi hiz") == [3, 1, 2, 3, 1, 2, 0]
