@@ -16,7 +16,7 @@ from typing import NamedTuple
 from gpt_onnx.bundle._names import shorten
 from gpt_onnx.errors import BundleError
 
-MAX_FIELDS = 1_000_000
+MAX_FIELDS = 600_000
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED_SIZE = {_FIXED64: 8, _FIXED32: 4}
 
