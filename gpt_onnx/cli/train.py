@@ -4,52 +4,29 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import os
-import signal
+import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import FrameType
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpt_onnx.cli._options import FOLDER, MAX_SEED, json_option, threads_option
+from gpt_onnx.cli._console import INTERRUPTED, cancel_request, is_quiet, note
+from gpt_onnx.cli._options import FOLDER, json_option, seed_option, threads_option
 
 if TYPE_CHECKING:
     from gpt_onnx.train import TrainProgress, TrainReport
 
 POSITIVE = click.IntRange(min=1)
-STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
-INTERRUPTED = 130  # as a shell reports it
-
-
-@contextmanager
-def _stop_request() -> Iterator[Callable[[], bool]]:
-    """Turn the first ctrl-C or SIGTERM into a request that the loop asks for; the second acts as usual."""
-    requested = False
-    previous = {int(number): signal.getsignal(number) for number in STOP_SIGNALS}
-
-    def request(number: int, frame: FrameType | None) -> None:
-        nonlocal requested
-        requested = True
-        signal.signal(number, previous[number])
-
-    for number in STOP_SIGNALS:
-        signal.signal(number, request)
-    try:
-        yield lambda: requested
-    finally:
-        for restored, handler in previous.items():
-            signal.signal(restored, handler)
 
 
 @contextmanager
 def _progress_display() -> Iterator[Callable[[TrainProgress], None]]:
     """Show a bar on a terminal; elsewhere a line on stderr for each validation."""
-    if not sys.stderr.isatty():
-        yield _print_validation
+    if is_quiet() or not sys.stderr.isatty():
+        yield _note_validation
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -75,9 +52,15 @@ def _validation_line(progress: TrainProgress) -> str:
     )
 
 
-def _print_validation(progress: TrainProgress) -> None:
+def _note_validation(progress: TrainProgress) -> None:
     if progress.bits_per_byte is not None:
-        click.echo(_validation_line(progress), err=True)
+        note(_validation_line(progress))
+
+
+def _random_seed() -> int:
+    seed = secrets.randbelow(2**32)
+    note(f"seed: {seed}")
+    return seed
 
 
 def _print_report(report: TrainReport, output: Path, as_json: bool) -> None:
@@ -147,16 +130,15 @@ def _print_report(report: TrainReport, output: Path, as_json: bool) -> None:
 @click.option(
     "--validate-every", type=POSITIVE, default=250, show_default=True, help="Steps between validations."
 )
-@click.option(
-    "-s", "--seed", type=click.IntRange(0, MAX_SEED), default=0, show_default=True, help="Seed of the run."
-)
 @click.option("--resume", is_flag=True, help="Go on with a run that was stopped or killed.")
+@seed_option
 @threads_option
 @json_option
 def command(
     corpus: tuple[Path, ...],
     validation: tuple[Path, ...],
     resume: bool,
+    seed: int | None,
     threads: int | None,
     as_json: bool,
     **options: Any,
@@ -168,11 +150,14 @@ def command(
     """
     import torch
 
-    from gpt_onnx.train import TrainOptions, train
+    from gpt_onnx.runtime._threads import available_threads
+    from gpt_onnx.train import TrainOptions, stopped_seed, train
 
-    torch.set_num_threads(threads or len(os.sched_getaffinity(0)))
-    wanted = TrainOptions(corpus=corpus, validation=validation, **options)
-    with _stop_request() as stop, _progress_display() as show:
+    torch.set_num_threads(threads or available_threads())
+    if seed is None:
+        seed = stopped_seed(options["output"]) if resume else _random_seed()
+    wanted = TrainOptions(corpus=corpus, validation=validation, seed=seed, **options)
+    with cancel_request() as stop, _progress_display() as show:
         report = train(wanted, resume=resume, on_progress=show, stop=stop)
     if report is None:
         click.echo(

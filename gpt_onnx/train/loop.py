@@ -24,7 +24,7 @@ from gpt_onnx.train.data import TrainingData, fingerprint, prepare
 from gpt_onnx.train.evaluate import bits_per_byte, mean_loss, token_loss
 from gpt_onnx.train.optimizer import learning_rate_factor, make_optimizer, set_learning_rate
 from gpt_onnx.train.options import TrainOptions, TrainProgress, TrainReport
-from gpt_onnx.train.state import RunState, load_state, save_state
+from gpt_onnx.train.state import RunState, load_state, read_state, save_state
 from gpt_onnx.train.tokens import random_windows
 
 WORK_FOLDER = "training"
@@ -203,6 +203,17 @@ def _run_steps(
             run.save()
             return False
     return True
+
+
+def stopped_seed(output: Path) -> int:
+    """Return the seed of the run that was stopped in ``output``, for those who let it be drawn.
+
+    Raises:
+        InputError: if no run was stopped there.
+        CheckpointError: if its state is damaged.
+    """
+    _check_output(output, resume=True)
+    return int(json.loads(read_state(output / WORK_FOLDER / STATE_FILE).fingerprint)["seed"])
 
 
 def _check_output(output: Path, resume: bool) -> None:

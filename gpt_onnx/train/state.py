@@ -57,6 +57,20 @@ def save_state(
     replace_file(path, lambda file: write_file(file, arrays, metadata))
 
 
+def read_state(path: Path) -> RunState:
+    """Read the part that is not a tensor.
+
+    Raises:
+        CheckpointError: if the file is missing or damaged.
+    """
+    try:
+        return RunState(**json.loads(read_header(path).metadata[KEY]))
+    except (KeyError, TypeError, ValueError) as exc:
+        raise CheckpointError(
+            f"{path} is not the state of a run: {exc}; start again in a new folder."
+        ) from exc
+
+
 def load_state(
     path: Path, model: GPT, optimizer: torch.optim.Optimizer, batches: torch.Generator
 ) -> RunState:
@@ -65,9 +79,8 @@ def load_state(
     Raises:
         CheckpointError: if the file is missing or damaged, or is the state of another model.
     """
-    header = read_header(path)
+    state, header = read_state(path), read_header(path)
     try:
-        state = RunState(**json.loads(header.metadata[KEY]))
         generators = [_from_text(header.metadata[name]) for name in ("batches", "dropout")]
         for name, parameter in model.named_parameters():
             info = {kind: header.tensors[f"{kind}.{name}"] for kind in ("weight", *MOMENTS)}
@@ -78,7 +91,7 @@ def load_state(
         torch.set_rng_state(generators[1])
     except (KeyError, TypeError, ValueError, RuntimeError) as exc:
         raise CheckpointError(
-            f"{path} is not the state of this run: {exc}; start again without resuming."
+            f"{path} is not the state of this run: {exc}; start again in a new folder."
         ) from exc
     return state
 

@@ -14,7 +14,7 @@ import torch
 
 from gpt_onnx.checkpoint import load_model, read_checkpoint
 from gpt_onnx.errors import CheckpointError, ConfigError, GptOnnxError, InputError
-from gpt_onnx.train import TrainOptions, TrainProgress, TrainReport, train
+from gpt_onnx.train import TrainOptions, TrainProgress, TrainReport, stopped_seed, train
 from gpt_onnx.train.loop import STATE_FILE, WORK_FOLDER
 
 WORDS = ("liberty", "union", "congress", "the", "of", "people", "peace", "war", "treasury", "law")
@@ -215,6 +215,7 @@ def test_a_damaged_state_is_refused(texts: Path) -> None:
 def test_a_run_does_not_go_on_with_other_options(texts: Path, changes: dict[str, Any], match: str) -> None:
     on_progress, stop = after(2)
     train(options(texts), on_progress=on_progress, stop=stop)
+    assert stopped_seed(texts.parent / "gpt") == 0
     with pytest.raises(InputError, match=match):
         train(options(texts, **changes), resume=True)
 
@@ -285,7 +286,7 @@ def test_bf16_trains_too_and_stores_half_precision(texts: Path) -> None:
 )
 def test_options_out_of_range_are_refused(changes: dict[str, Any], match: str) -> None:
     with pytest.raises(InputError, match=match):
-        TrainOptions(**({"corpus": (Path("x"),), "output": Path("y")} | changes))
+        options(Path("x"), **changes)
 
 
 def test_steps_follow_from_tokens_and_epochs() -> None:

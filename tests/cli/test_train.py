@@ -1,0 +1,100 @@
+"""``gpt-onnx train`` as a user types it."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+
+from gpt_onnx.checkpoint import load_model, read_checkpoint
+
+TOML = "vocab_size = 300\ncontext_length = 16\nn_embd = 16\nn_layer = 1\nn_head = 2\ndropout = 0.1\n"
+
+
+@pytest.fixture
+def texts(tmp_path: Path) -> Path:
+    (tmp_path / "texts").mkdir()
+    for number in range(4):
+        (tmp_path / "texts" / f"{number}.txt").write_text(f"the state of the union is {number} " * 40)
+    (tmp_path / "tiny.toml").write_text(TOML)
+    return tmp_path
+
+
+def arguments(texts: Path, output: str, *more: str) -> list[str]:
+    fixed = ["--config", str(texts / "tiny.toml"), "--batch-size", "4", "-t", "1"]
+    return ["-m", "gpt_onnx", "train", str(texts / "texts"), "-o", str(texts / output), *fixed, *more]
+
+
+def run(texts: Path, output: str, *more: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, *arguments(texts, output, *more)]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_a_run_says_how_it_goes_on_stderr_and_what_came_of_it_on_stdout(texts: Path) -> None:
+    result = run(texts, "gpt", "--steps", "20", "--validate-every", "10", "-s", "1")
+    assert result.returncode == 0, result.stderr
+    lines = result.stderr.splitlines()
+    assert [line.split(":")[0] for line in lines] == ["step 10/20", "step 20/20"]
+    assert "bits per byte on" in result.stdout
+    assert read_checkpoint(texts / "gpt").config.vocab_size <= 300
+
+
+def test_json_is_one_object_and_a_drawn_seed_is_printed(texts: Path) -> None:
+    result = run(texts, "gpt", "--tokens", "640", "--json", "--store", "fp16")
+    report = json.loads(result.stdout)
+    assert (report["steps"], report["tokens_seen"]) == (10, 640)
+    assert result.stderr.startswith("seed: ")
+
+
+def test_ctrl_c_stops_the_run_and_resume_goes_on_bit_for_bit(texts: Path) -> None:
+    options = ("--steps", "3000", "--validate-every", "500")
+    process = subprocess.Popen(
+        [sys.executable, *arguments(texts, "parts", *options)], stderr=subprocess.PIPE, text=True
+    )
+    assert process.stderr is not None
+    seed = process.stderr.readline().split()[1]
+    assert process.stderr.readline().startswith("step 500/3000")
+    process.send_signal(signal.SIGINT)
+    begun = time.monotonic()
+    _, rest = process.communicate(timeout=30)
+    assert time.monotonic() - begun < 10
+    assert process.returncode == 130, rest
+    assert "the same command with --resume goes on" in rest
+    assert run(texts, "parts", *options, "--resume").returncode == 0
+    assert run(texts, "whole", *options, "-s", seed).returncode == 0
+    parts, whole = (load_model(read_checkpoint(texts / name)).state_dict() for name in ("parts", "whole"))
+    assert all(torch.equal(parts[name], whole[name]) for name in whole)
+
+
+@pytest.mark.parametrize(
+    ("more", "code", "message"),
+    [
+        (("--steps", "0"), 2, "0 is not in the range x>=1"),
+        (("--steps", "5", "--tokens", "5"), 1, "more than one of steps, tokens and epochs is given"),
+        (("--learning-rate", "-1"), 1, "learning_rate is -1.0; it must be between 0 and inf."),
+        (("--validation", "nowhere"), 1, "nowhere does not exist"),
+        (("--config", "nothing"), 1, "'nothing' is neither a file nor one of"),
+        (("--resume",), 1, "has nothing to resume"),
+    ],
+)
+def test_what_cannot_be_done_is_one_sentence(
+    texts: Path, more: tuple[str, ...], code: int, message: str
+) -> None:
+    result = run(texts, "gpt", *more)
+    assert result.returncode == code
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+    assert result.stdout == ""
+
+
+def test_an_output_that_exists_is_left_alone(texts: Path) -> None:
+    result = run(texts, "texts", "--steps", "5")
+    assert result.returncode == 1
+    assert "exists; choose a new folder" in result.stderr
+    assert len(list((texts / "texts").iterdir())) == 4
