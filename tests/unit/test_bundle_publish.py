@@ -7,6 +7,7 @@ import os
 import shutil
 import stat
 import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -360,4 +361,27 @@ def test_a_failed_second_rename_is_undone(
     with pytest.raises(KeyboardInterrupt):
         publish(out, "new", overwrite=True)
     assert _name_of(out) == "old"
+    assert _hidden(out) == []
+
+
+@pytest.mark.usefixtures("way")
+def test_a_reader_always_finds_a_whole_bundle(publish: Publish, out: Path) -> None:
+    publish(out, "name-0")
+    done = threading.Event()
+
+    def republish() -> None:
+        try:
+            for number in range(1, 13):
+                publish(out, f"name-{number}", overwrite=True)
+        finally:
+            done.set()
+
+    writer = threading.Thread(target=republish)
+    writer.start()
+    seen = []
+    while not done.is_set():
+        seen.append(int(_name_of(out).removeprefix("name-")))
+    writer.join()
+    assert seen == sorted(seen)
+    assert _name_of(out) == "name-12"
     assert _hidden(out) == []
