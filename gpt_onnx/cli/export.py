@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpt_onnx.cli._console import is_quiet, note
 from gpt_onnx.cli._options import json_option, output_option, overwrite_option
 
 if TYPE_CHECKING:
@@ -44,9 +45,9 @@ def default_name(source: str | None) -> str:
 
 
 @contextlib.contextmanager
-def progress_bars(quiet: bool) -> Iterator[Callable[[str, int, int], None] | None]:
+def progress_bars() -> Iterator[Callable[[str, int, int], None] | None]:
     """Give a function that shows a bar for each step, on a terminal; elsewhere None."""
-    if quiet or not sys.stderr.isatty():
+    if is_quiet() or not sys.stderr.isatty():
         yield None
         return
     from rich.console import Console
@@ -124,10 +125,7 @@ def progress_bars(quiet: bool) -> Iterator[Callable[[str, int, int], None] | Non
     metavar="FILE",
     help="input_ids and logits that the original program wrote (safetensors, npz, pt), compared as well.",
 )
-@click.pass_context
-def command(
-    ctx: click.Context, source: str | None, output: Path | None, as_json: bool, **options: Any
-) -> None:
+def command(source: str | None, output: Path | None, as_json: bool, **options: Any) -> None:
     """Export a GPT to a bundle, and publish it only if it computes the same numbers.
 
     SOURCE is a checkpoint folder (config.json and model.safetensors), or FILE.py:NAME, a torch.nn.Module or a
@@ -139,10 +137,9 @@ def command(
     from gpt_onnx.export import export_bundle
 
     destination = output or Path(default_name(source))
-    quiet = bool(ctx.find_root().params.get("quiet"))
-    if source is not None and ".py:" in source and not quiet:
-        click.echo(f"Running the code in {source.rpartition(':')[0]}.", err=True)
-    with progress_bars(quiet) as progress:
+    if source is not None and ".py:" in source:
+        note(f"Running the code in {source.rpartition(':')[0]}.")
+    with progress_bars() as progress:
         told = {"progress": progress} if progress else {}
         report = export_bundle(source, destination, **told, **options)
     if as_json:
@@ -170,7 +167,7 @@ def describe(report: BundleReport) -> dict[str, Any]:
 
 
 def _print(report: BundleReport) -> None:
-    """Print the table of the gate on stderr's sibling stdout, then one line that says what was made."""
+    """Print the gate's table and one line that says what was made."""
     from rich.console import Console
 
     from gpt_onnx.cli._parity_table import parity_table
