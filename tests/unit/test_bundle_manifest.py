@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
 import dataclasses
 import json
 import string
@@ -9,7 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from gpt_onnx.bundle import (
@@ -66,6 +68,7 @@ _JSON = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(st.dictionaries(st.text(string.ascii_letters), _JSON, max_size=4))
 def test_any_plain_options_come_back_equal(make_manifest: ManifestMaker, options: dict[str, Any]) -> None:
     manifest = make_manifest(files=FILES, options=options)
@@ -221,3 +224,23 @@ def test_sizes_of_the_cache_come_together(make_manifest: ManifestMaker) -> None:
     assert make_manifest("plain", model=nothing).model.cache_elements_per_token == 0
     with pytest.raises(BundleError, match="either all of them are positive"):
         dataclasses.replace(model, n_kv_head=0)
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.integers(0, 2000), st.binary(max_size=6), st.integers(0, 6))
+def test_a_spliced_manifest_is_read_or_refused(
+    values: dict[str, Any], start: int, inserted: bytes, dropped: int
+) -> None:
+    content = _encoded(values)
+    with contextlib.suppress(BundleError):
+        decode_manifest(content[:start] + inserted + content[start + dropped :])
+
+
+@settings(max_examples=300, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.data())
+def test_any_json_for_any_key_is_read_or_refused(values: dict[str, Any], data: st.DataObject) -> None:
+    values = copy.deepcopy(values)
+    record = data.draw(st.sampled_from([values, values["graph"], values["model"], values["files"]]))
+    record[data.draw(st.sampled_from(sorted(record)))] = data.draw(_JSON)
+    with contextlib.suppress(BundleError):
+        decode_manifest(_encoded(values))

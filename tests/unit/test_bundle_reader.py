@@ -151,6 +151,7 @@ def test_four_bit_weights_take_half_a_byte() -> None:
     assert parse_graph(model.SerializeToString()).initializers[0].bytes == math.ceil(5 / 2)
 
 
+@settings(deadline=None)
 @given(st.integers(0, 2**64 - 1))
 def test_varints_come_back(value: int) -> None:
     content, rest = bytearray(), value
@@ -161,6 +162,7 @@ def test_varints_come_back(value: int) -> None:
     assert read_varint(memoryview(bytes(content)), 0) == (value, len(content))
 
 
+@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_random_bytes_are_fields_or_an_error(content: bytes) -> None:
     try:
@@ -183,7 +185,7 @@ def _read_or_refuse(content: bytes) -> None:
 SAMPLE = _every_feature().SerializeToString()
 
 
-@settings(max_examples=400)
+@settings(max_examples=400, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, len(SAMPLE) - 1), st.integers(0, 7)), min_size=1, max_size=4))
 def test_flipped_bits_are_a_summary_or_an_error(flips: list[tuple[int, int]]) -> None:
     content = bytearray(SAMPLE)
@@ -197,7 +199,7 @@ def test_every_truncation_is_a_summary_or_an_error() -> None:
         _read_or_refuse(SAMPLE[:size])
 
 
-@settings(max_examples=200)
+@settings(max_examples=200, deadline=None)
 @given(st.integers(0, len(SAMPLE)), st.binary(max_size=40), st.integers(0, 40))
 def test_spliced_bytes_are_a_summary_or_an_error(start: int, inserted: bytes, dropped: int) -> None:
     _read_or_refuse(SAMPLE[:start] + inserted + SAMPLE[start + dropped :])
