@@ -19,7 +19,6 @@ from gpt_onnx.bundle import (
     check_summaries,
     open_bundle,
     parse_graph,
-    read_graph,
 )
 from gpt_onnx.errors import BundleError
 
