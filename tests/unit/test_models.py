@@ -1,0 +1,81 @@
+"""The named configurations: their parameters, counted without allocating any."""
+
+import tomllib
+from pathlib import Path
+
+import pytest
+import torch
+
+import gpt_onnx
+from gpt_onnx.config import GPTConfig, named_config, named_configs
+from gpt_onnx.errors import ConfigError
+from gpt_onnx.model import GPT
+
+FOLDER = Path(gpt_onnx.__file__).resolve().parent.parent / "models"
+
+PARAMETERS = {
+    "gpt2": 124_439_808,
+    "gpt2-medium": 354_823_168,
+    "gpt2-large": 774_030_080,
+    "gpt2-xl": 1_557_611_200,
+}
+
+
+def parameters(config: GPTConfig) -> int:
+    with torch.device("meta"):
+        return GPT(config).parameter_count()
+
+
+def by_hand(config: GPTConfig) -> int:
+    """Count from the sizes: embedding, positions, blocks of attention, feed-forward and norms, last norm."""
+    d, inner = config.n_embd, config.d_ff
+    attention = d * 3 * d + (3 * d if config.qkv_bias else 0) + d * d + d
+    block = attention + d * inner + inner + inner * d + d + 4 * d
+    table = config.context_length * d if config.position == "learned" else 0
+    return config.vocab_size * d + table + config.n_layer * block + 2 * d
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_gpt2_has_the_published_number_of_parameters(name: str) -> None:
+    assert parameters(named_config(name)) == PARAMETERS[name]
+
+
+def test_gpt3_has_174_6_billion_parameters() -> None:
+    config = named_config("gpt3")
+    assert (config.n_layer, config.n_embd, config.n_head, config.context_length) == (96, 12288, 96, 2048)
+    assert round(parameters(config) / 1e9, 1) == 174.6
+
+
+@pytest.mark.parametrize("name", named_configs())
+def test_every_count_follows_from_the_sizes(name: str) -> None:
+    config = named_config(name)
+    assert parameters(config) == by_hand(config)
+
+
+def test_every_configuration_has_a_twin_with_the_other_positions() -> None:
+    twins = {"sotu": "sotu-learned", **{name: f"{name}-sinusoidal" for name in (*PARAMETERS, "gpt3")}}
+    assert sorted([*twins, *twins.values()]) == named_configs()
+    for name, twin in twins.items():
+        one, other = named_config(name), named_config(twin)
+        assert {one.position, other.position} == {"sinusoidal", "learned"}
+        learned, formula = sorted((one, other), key=lambda config: config.position)
+        assert parameters(learned) - parameters(formula) == one.context_length * one.n_embd
+
+
+@pytest.mark.parametrize("name", named_configs())
+def test_a_file_holds_known_keys_under_their_own_names(name: str) -> None:
+    values = tomllib.loads((FOLDER / f"{name}.toml").read_text(encoding="utf-8"))
+    assert set(values) <= set(named_config(name).to_dict())
+
+
+def test_the_shipped_model_is_small_and_sinusoidal() -> None:
+    config = named_config("sotu")
+    assert (config.position, config.vocab_size, config.context_length) == ("sinusoidal", 4096, 512)
+    assert 5_000_000 <= parameters(config) <= 7_500_000
+
+
+def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
+    with pytest.raises(ConfigError, match="no configuration named 'gpt5'; known are gpt2, gpt2-large"):
+        named_config("gpt5")
+    with pytest.raises(ConfigError, match="no configuration named"):
+        named_config("../pyproject")
