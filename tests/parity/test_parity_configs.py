@@ -1,0 +1,206 @@
+"""Every kind of model that GPTConfig describes, every layout: exported, run and compared.
+
+Three oracles that share no code: the gate (float64 PyTorch), a forward pass in float64 numpy written from
+the equations, and the ONNX reference evaluator on the portable graph.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+from numpy.typing import NDArray
+from onnx.reference import ReferenceEvaluator
+from scipy.special import erf
+
+from gpt_onnx.bundle import open_bundle
+from gpt_onnx.config import GPTConfig
+from gpt_onnx.export.gate import GptReference, run_gate
+from gpt_onnx.model import GPT
+from gpt_onnx.runtime import OnnxGPT, Sampling
+
+Array = NDArray[np.float64]
+GptMaker = Callable[..., GPT]
+Exporter = Callable[..., Path]
+
+CONFIGS: dict[str, dict[str, Any]] = {
+    "sinusoidal, tied, gelu": {},
+    "learned, free head with bias, relu, biased q k v": {
+        "position": "learned",
+        "tie_embeddings": False,
+        "head_bias": True,
+        "activation": "relu",
+        "qkv_bias": True,
+    },
+    "heads of 12, narrower than the stream, scaled embeddings": {
+        "n_head": 2,
+        "head_size": 12,
+        "activation": "gelu_tanh",
+        "embedding_scale": "sqrt",
+    },
+    "grouped heads, no biases": {"n_kv_head": 2, "bias": False, "d_ff": 48},
+    "one key head of 20, wider than the stream, learned, tied head with bias": {
+        "n_kv_head": 1,
+        "head_size": 20,
+        "position": "learned",
+        "qkv_bias": True,
+        "head_bias": True,
+    },
+}
+LAYOUTS: dict[str, dict[str, Any]] = {
+    "frozen with a cache": {"seq_len": 24, "batch_size": 2},
+    "without a cache": {"kv_cache": False},
+    "frozen without a cache": {"kv_cache": False, "seq_len": 24, "batch_size": 1},
+    "frozen batch": {"batch_size": 2},
+}
+TARGETS = ("cpu", "portable")
+ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
+    "relu": lambda x: np.maximum(x, 0.0),
+    "gelu": lambda x: x * (1 + erf(x / math.sqrt(2))) / 2,
+    "gelu_tanh": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+}
+
+
+def softmax(x: Array) -> Array:
+    e = np.exp(x - x.max(axis=-1, keepdims=True))
+    return np.asarray(e / e.sum(axis=-1, keepdims=True))
+
+
+class NumpyGPT:
+    """The equations in float64, as they stand in the papers; nothing from PyTorch."""
+
+    def __init__(self, config: GPTConfig, weights: Mapping[str, Array]) -> None:
+        self.config, self.weights = config, weights
+
+    def linear(self, x: Array, name: str) -> Array:
+        return x @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", np.float64(0))
+
+    def norm(self, x: Array, name: str) -> Array:
+        centred = x - x.mean(axis=-1, keepdims=True)
+        scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + self.config.norm_eps)
+        return np.asarray(scaled * self.weights[f"{name}.weight"] + self.weights.get(f"{name}.bias", 0.0))
+
+    def positions(self, length: int) -> Array:
+        if self.config.position == "learned":
+            return self.weights["wpe.weight"][:length]
+        table = np.zeros((length, self.config.n_embd))
+        for pair in range(self.config.n_embd // 2):
+            angle = np.arange(length) / 10000 ** (2 * pair / self.config.n_embd)
+            table[:, 2 * pair], table[:, 2 * pair + 1] = np.sin(angle), np.cos(angle)
+        return table
+
+    def attention(self, x: Array, name: str) -> Array:
+        config, length = self.config, len(x)
+        packed = self.linear(x, f"{name}.c_attn").reshape(length, -1, config.head_size)
+        keys, values = packed[:, config.n_head :][:, : config.n_kv_head], packed[:, -config.n_kv_head :]
+        heads = []
+        for head in range(config.n_head):
+            shared = head * config.n_kv_head // config.n_head
+            scores = packed[:, head] @ keys[:, shared].T / math.sqrt(config.head_size)
+            scores[np.triu_indices(length, 1)] = -np.inf
+            heads.append(softmax(scores) @ values[:, shared])
+        return self.linear(np.concatenate(heads, axis=-1), f"{name}.c_proj")
+
+    def logits(self, ids: list[int]) -> Array:
+        """(S, V)."""
+        x = self.weights["wte.weight"][ids] * self.config.embedding_factor + self.positions(len(ids))
+        for layer in range(self.config.n_layer):
+            x = x + self.attention(self.norm(x, f"h.{layer}.ln_1"), f"h.{layer}.attn")
+            hidden = self.linear(self.norm(x, f"h.{layer}.ln_2"), f"h.{layer}.mlp.c_fc")
+            x = x + self.linear(ACTIVATIONS[self.config.activation](hidden), f"h.{layer}.mlp.c_proj")
+        x = self.norm(x, "ln_f")
+        if self.config.tie_embeddings:
+            return np.asarray(x @ self.weights["wte.weight"].T + self.weights.get("lm_head_bias", 0.0))
+        return self.linear(x, "lm_head")
+
+
+def numpy_gpt(gpt: GPT) -> NumpyGPT:
+    return NumpyGPT(gpt.config, {name: w.detach().double().numpy() for name, w in gpt.named_parameters()})
+
+
+def relative_error(found: NDArray[Any], expected: Array) -> float:
+    return float(np.abs(found - expected).max() / np.abs(expected).max())
+
+
+@pytest.fixture(scope="module")
+def exported(make_gpt: GptMaker, export_unchecked: Exporter) -> Callable[..., tuple[GPT, Path]]:
+    """Returns a model and its bundle; each is made once."""
+    made: dict[str, tuple[GPT, Path]] = {}
+
+    def export(config: str, target: str, **options: Any) -> tuple[GPT, Path]:
+        key = repr((config, target, options))
+        if key not in made:
+            gpt = make_gpt(**CONFIGS[config])
+            made[key] = gpt, export_unchecked(gpt, target=target, **options)
+        return made[key]
+
+    return export
+
+
+Exported = Callable[..., tuple[GPT, Path]]
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("config", CONFIGS)
+def test_every_configuration_passes_the_gate(exported: Exported, config: str, target: str) -> None:
+    gpt, bundle = exported(config, target)
+    report = run_gate(bundle, GptReference(gpt), level="quick")
+    assert report.passed, report.summary()
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("config", CONFIGS)
+def test_logits_are_those_of_the_equations(exported: Exported, config: str, target: str) -> None:
+    gpt, bundle = exported(config, target)
+    ids = np.random.default_rng(1).integers(0, gpt.config.vocab_size, 40).tolist()
+    found = OnnxGPT.load(bundle, threads=1).logits([ids])[0]
+    assert relative_error(found, numpy_gpt(gpt).logits(ids)) < 3e-6
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_greedy_tokens_are_those_of_the_equations(exported: Exported, target: str) -> None:
+    gpt, bundle = exported("grouped heads, no biases", target)
+    oracle, ids = numpy_gpt(gpt), [5, 6, 7]
+    found = (
+        OnnxGPT.load(bundle, threads=1).generate([ids], 20, Sampling(temperature=0.0), ignore_eos=True)[0].ids
+    )
+    for token in found:
+        logits = oracle.logits(ids)[-1]
+        assert logits.max() - logits[token] < 1e-5
+        ids = [*ids, token]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_the_reference_evaluator_agrees_on_the_portable_graph(exported: Exported, config: str) -> None:
+    gpt, folder = exported(config, "portable")
+    bundle = open_bundle(folder)
+    evaluator = ReferenceEvaluator(onnx.load(bundle.graph_path("model")))
+    model = bundle.manifest.model
+    empty = np.zeros((2, model.n_kv_head, 0, model.cache_head_size), np.float32)
+    ids = np.random.default_rng(2).integers(0, model.vocab_size, (2, 9))
+    feeds = {
+        "input_ids": ids,
+        "attention_mask": np.ones_like(ids),
+        "position_ids": np.tile(np.arange(9), (2, 1)),
+        "num_logits_to_keep": np.zeros(1, np.int64),
+    }
+    for layer in range(model.n_layer):
+        feeds |= {f"past_key_values.{layer}.key": empty, f"past_key_values.{layer}.value": empty}
+    found = evaluator.run(["logits"], feeds)[0]
+    expected = np.stack([numpy_gpt(gpt).logits(row.tolist()) for row in ids])
+    assert relative_error(found, expected) < 3e-6
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_layout_passes_the_gate(exported: Exported, layout: str, target: str) -> None:
+    config = "heads of 12, narrower than the stream, scaled embeddings"
+    gpt, bundle = exported(config, target, **LAYOUTS[layout])
+    report = run_gate(bundle, GptReference(gpt), level="quick")
+    assert report.passed, report.summary()
+    assert {"lengths", "greedy"} <= {row.group for row in report.rows}
