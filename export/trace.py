@@ -17,11 +17,12 @@ from gpt_onnx.errors import ExportError, GptOnnxError
 from .graphs import BATCH, PAST, SEQUENCE, TOTAL, Graph, example_shape, example_tensor
 
 TRACE_OPSET = 21
-_HARMLESS = (
-    ("ignore", r"(?s).*The axis name: .* will not be used", UserWarning),
-    ("ignore", r"(?s).*isinstance\(treespec, LeafSpec\)", FutureWarning),
-    ("ignore", r"(?s).*", DeprecationWarning),
+_HARMLESS: tuple[tuple[str, type[Warning]], ...] = (
+    (r"(?s).*The axis name: .* will not be used", UserWarning),
+    (r"(?s).*isinstance\(treespec, LeafSpec\)", FutureWarning),
+    ("", DeprecationWarning),
 )
+"""What the tracer warns of whatever it traces: the beginning of the message, and its kind."""
 
 
 @contextlib.contextmanager
@@ -32,8 +33,8 @@ def _quiet() -> Iterator[None]:
     logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
-            for action, message, category in _HARMLESS:
-                warnings.filterwarnings(action, message, category)  # type: ignore[arg-type]
+            for message, category in _HARMLESS:
+                warnings.filterwarnings("ignore", message, category)
             yield
     finally:
         logger.setLevel(level)

@@ -29,6 +29,11 @@ def is_parameter(value: ir.Value | None) -> bool:
     return value is not None and value.is_initializer() and value.const_value is None
 
 
+def is_constant(value: ir.Value | None) -> bool:
+    """Whether a value is known without running anything; a parameter is not."""
+    return value is not None and ir.convenience.get_const_tensor(value) is not None
+
+
 def transposed_parameter(node: ir.Node | None) -> ir.Value | None:
     """Return the parameter whose two axes a node swaps, None for any other node."""
     if node is None or node.op_type != "Transpose" or not is_parameter(node.inputs[0]):

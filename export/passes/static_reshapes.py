@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from ._graph import Dim, dims_of, int64_initializer
+from ._graph import Dim, dims_of, int64_initializer, is_constant
 
 
 def reshape_target(source: list[Dim], result: list[Dim]) -> list[int] | None:
@@ -33,8 +33,8 @@ def static_reshapes(model: ir.Model) -> int:
     fired = 0
     for node in [node for node in model.graph if node.op_type == "Reshape"]:
         source, result = dims_of(node.inputs[0]), dims_of(node.outputs[0])
-        computed = ir.convenience.get_const_tensor(node.inputs[1]) is None  # type: ignore[arg-type]
-        target = reshape_target(source, result) if computed and source and result else None
+        known = source is not None and result is not None and not is_constant(node.inputs[1])
+        target = reshape_target(source or [], result or []) if known else None
         if target is not None:
             name = "shape_" + "_".join(str(dim).replace("-", "minus") for dim in target)
             node.replace_input_with(1, int64_initializer(model.graph, name, target))

@@ -5,13 +5,20 @@ They would show the file system of the machine that exported, and make equal gra
 
 from __future__ import annotations
 
+import itertools
+from typing import Any
+
 import onnx_ir as ir
-from onnx_ir.passes import common
 
 
 def strip_traces(model: ir.Model) -> int:
     """Return the number of nodes that had such notes."""
-    fired = sum(bool(node.metadata_props or node.doc_string) for node in model.graph)
-    common.ClearMetadataAndDocStringPass()(model)
-    model.metadata_props.clear()
+    nodes = list(model.graph)
+    fired = sum(bool(node.metadata_props or node.doc_string) for node in nodes)
+    made = itertools.chain.from_iterable(node.outputs for node in nodes)
+    values = (*made, *model.graph.inputs, *model.graph.initializers.values())
+    everything: tuple[Any, ...] = (model, model.graph, *nodes, *values)
+    for noted in everything:
+        noted.metadata_props.clear()
+        noted.doc_string = None
     return fired
