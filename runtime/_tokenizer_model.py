@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from typing import Any, cast
 
 from gpt_onnx.errors import BundleError
 
@@ -27,18 +28,31 @@ _CONTROL = re.compile(r"<\|[^<>|\s]{1,64}\|>")
 _FOREIGN = "use ids (--prompt-ids), or export with a tokenizer of the tokenizers library"
 
 
+def _are_tokens(tokens: Collection[object]) -> bool:
+    """Whether all are strings of bounded length; whole collections at once, as there are 100,000 and more."""
+    return (
+        set(map(type, tokens)) <= {str}
+        and max(map(len, cast("Collection[str]", tokens)), default=0) <= MAX_TOKEN
+    )
+
+
 def _is_vocab(value: object) -> bool:
-    return isinstance(value, dict) and all(is_text(0, MAX_TOKEN)(token) for token in value)
+    return isinstance(value, dict) and _are_tokens(value)
 
 
-def _is_merge(merge: object) -> bool:
-    if isinstance(merge, str):
-        return len(merge) <= 2 * MAX_TOKEN and merge.count(" ") == 1
-    return isinstance(merge, list) and len(merge) == 2 and all(is_text(1, MAX_TOKEN)(part) for part in merge)
+def _pair(merge: object) -> object:
+    return merge.split(" ") if isinstance(merge, str) else merge
 
 
 def _is_merges(value: object) -> bool:
-    return isinstance(value, list) and all(map(_is_merge, value))
+    """Whether it is a list of pairs of tokens, each written as a list or with a space between."""
+    if not isinstance(value, list):
+        return False
+    pairs = list(map(_pair, value))
+    if not all(isinstance(pair, list) and len(pair) == 2 for pair in pairs):
+        return False
+    tokens = [token for pair in pairs for token in cast("list[object]", pair)]
+    return all(tokens) and _are_tokens(tokens)
 
 
 def _is_piece(piece: object) -> bool:
@@ -90,14 +104,30 @@ _ADDED: Mapping[str, Check] = {
 }
 
 
-def _check_ids(ids: Iterable[object]) -> None:
-    seen: set[object] = set()
-    for token_id in ids:
-        if not is_count(0, MAX_IDS - 1)(token_id) or token_id in seen:
+def _check_ids(ids: Collection[object]) -> None:
+    is_id = is_count(0, MAX_IDS - 1)
+    if len(set(map(repr, ids))) == len(ids) and all(map(is_id, ids)):
+        return
+    counts = Counter(map(repr, ids))
+    wrong = next(token_id for token_id in ids if not is_id(token_id) or counts[repr(token_id)] > 1)
+    raise BundleError(f"tokenizer.json: the id {wrong!r} is repeated or not in 0..{MAX_IDS - 1}; {_FOREIGN}.")
+
+
+def _check_prefix(model: Mapping[str, Any]) -> None:
+    """Refuse merges whose second part lacks the prefix of continuations: the library would panic."""
+    prefix = model.get("continuing_subword_prefix") or ""
+    for merge in model.get("merges", ()) if prefix else ():
+        _, second = cast("list[str]", _pair(merge))
+        if not second.startswith(prefix):
             raise BundleError(
-                f"tokenizer.json: the id {token_id!r} is repeated or not in 0..{MAX_IDS - 1}; {_FOREIGN}."
+                f"tokenizer.json: a merge ends with {second[:40]!r}, without {prefix!r}; {_FOREIGN}."
             )
-        seen.add(token_id)
+
+
+def model_ids(model: Mapping[str, Any]) -> Collection[int]:
+    """Return the ids of a model's vocabulary."""
+    vocab = model["vocab"]
+    return range(len(vocab)) if model.get("type") == "Unigram" else cast("Collection[int]", vocab.values())
 
 
 def checked_model(model: Any) -> dict[str, Any]:
@@ -114,7 +144,8 @@ def checked_model(model: Any) -> dict[str, Any]:
     clean = checked_fields("model", model, MODELS[kind])
     if "vocab" not in clean:
         raise BundleError(f"tokenizer.json: the model has no vocab; {_FOREIGN}.")
-    _check_ids(range(len(clean["vocab"])) if kind == "Unigram" else clean["vocab"].values())
+    _check_prefix(clean)
+    _check_ids(model_ids(clean))
     return clean
 
 
@@ -145,7 +176,7 @@ def checked_added(added: Any, control_ids: Iterable[int] = ()) -> list[dict[str,
         copy = {**dict.fromkeys(_ADDED, False), **checked_fields("added token", token, _ADDED)}
         copy["special"] = copy["special"] or copy["id"] in forced or bool(_CONTROL.fullmatch(copy["content"]))
         clean.append(copy)
-    _check_ids(token["id"] for token in clean)
+    _check_ids([token["id"] for token in clean])
     return clean
 
 
@@ -164,10 +195,12 @@ def template_prefix(processor: Any) -> list[str]:
         if kind == "Sequence":
             return [token for member in processor["processors"][:4] for token in template_prefix(member)]
         if kind == "TemplateProcessing":
-            return _leading_specials(processor["single"])
+            tokens = _leading_specials(processor["single"])
+            if all(map(is_text(1, MAX_TOKEN), tokens)):
+                return tokens
     except (KeyError, TypeError, AttributeError, RecursionError) as exc:
         raise BundleError(f"tokenizer.json: the post-processor {kind} is malformed; {_FOREIGN}.") from exc
-    raise BundleError(f"tokenizer.json: the post-processor is {str(kind)[:40]!r}; {_FOREIGN}.")
+    raise BundleError(f"tokenizer.json: the post-processor {str(kind)[:40]!r} is not accepted; {_FOREIGN}.")
 
 
 def _leading_specials(pieces: list[dict[str, Any]]) -> list[str]:
@@ -175,5 +208,5 @@ def _leading_specials(pieces: list[dict[str, Any]]) -> list[str]:
     for piece in pieces[: MAX_PREFIX + 1]:
         if "SpecialToken" not in piece:
             break
-        tokens.append(str(piece["SpecialToken"]["id"]))
+        tokens.append(piece["SpecialToken"]["id"])
     return tokens

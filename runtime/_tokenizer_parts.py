@@ -190,9 +190,9 @@ def _flatten(kind: str, part: Any, table: Table, depth: int) -> list[dict[str, A
 
 def growth(part: Mapping[str, Any]) -> float:
     """Return the most times that a part can multiply the bytes of a text."""
-    if part["type"] == "Replace":
-        old, new = part["pattern"]["String"], part["content"]
-        return max(1.0, len(new.encode(errors="replace")) / len(old.encode(errors="replace")))
+    if part["type"] == "Replace" and {"pattern", "content"} <= part.keys():
+        new, old = (text.encode(errors="replace") for text in (part["content"], part["pattern"]["String"]))
+        return max(1.0, len(new) / len(old))
     return GROWTH.get(part["type"], 1.0)
 
 

@@ -25,7 +25,7 @@ import tokenizers
 from gpt_onnx.errors import BundleError, GptOnnxError, InputError
 
 from ._json import read_object
-from ._tokenizer_model import checked_added, checked_model, template_prefix, unknown_id
+from ._tokenizer_model import checked_added, checked_model, model_ids, template_prefix, unknown_id
 from ._tokenizer_parts import DECODERS, NORMALIZERS, PRE_TOKENIZERS, checked_part
 from .sampling import Mask
 
@@ -139,7 +139,7 @@ def _clean(values: dict[str, Any], control_ids: Iterable[int]) -> dict[str, Any]
 
 def _build(clean: dict[str, Any]) -> tokenizers.Tokenizer:
     with _rust_errors(BundleError, "tokenizer.json is refused by the tokenizers library"):
-        rust = tokenizers.Tokenizer.from_str(json.dumps(clean, allow_nan=False))
+        rust = tokenizers.Tokenizer.from_str(json.dumps(clean, allow_nan=False, ensure_ascii=False))
         rust.encode_special_tokens = True  # "<|endoftext|>" in a text is thirteen characters
     for token in clean["added_tokens"]:
         if rust.token_to_id(token["content"]) != token["id"]:
@@ -151,7 +151,8 @@ def _build(clean: dict[str, Any]) -> tokenizers.Tokenizer:
 
 
 def _prefix_ids(rust: tokenizers.Tokenizer, tokens: Sequence[str]) -> tuple[int, ...]:
-    ids = [rust.token_to_id(token) for token in tokens]
+    with _rust_errors(BundleError, "tokenizer.json: the template cannot be read"):
+        ids = [rust.token_to_id(token) for token in tokens]
     if None in ids:
         raise BundleError(f"tokenizer.json: the template begins with {tokens}, which the vocabulary lacks.")
     return tuple(token_id for token_id in ids if token_id is not None)
@@ -170,7 +171,7 @@ def load_tokenizer(path: Path, control_ids: Iterable[int] = ()) -> Tokenizer:
     values = read_object(path, limit=MAX_FILE)
     clean = _clean(values, control_ids)
     rust = _build(clean)
-    ids = frozenset(rust.get_vocab(with_added_tokens=True).values())
+    ids = frozenset([*model_ids(clean["model"]), *(token["id"] for token in clean["added_tokens"])])
     if not ids:
         raise BundleError(f"{path} has no tokens; export the bundle with a trained tokenizer.")
     return Tokenizer(

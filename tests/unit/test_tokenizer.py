@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import copy
 import json
+import math
+import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -220,7 +222,10 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "unknown normalizer": (lambda v: v.update(normalizer={"type": "Precompiled"}), "'Precompiled'"),
     "unknown decoder": (lambda v: v.update(decoder={"type": "CTC"}), "'CTC'"),
     "decoder that is no object": (lambda v: v.update(decoder=[1]), "decoder is a list"),
-    "unknown post-processor": (lambda v: v.update(post_processor={"type": "X"}), "post-processor is 'X'"),
+    "unknown post-processor": (
+        lambda v: v.update(post_processor={"type": "X"}),
+        "post-processor 'X' is not accepted",
+    ),
     "malformed template": (
         lambda v: v.update(post_processor={"type": "TemplateProcessing"}),
         "TemplateProcessing is malformed",
@@ -245,6 +250,18 @@ REFUSED: dict[str, tuple[Edit, str]] = {
     "float id": (lambda v: v["model"]["vocab"].update(zz=5.5), "the id 5.5"),
     "merge of unknown tokens": (lambda v: v["model"]["merges"].append(["qq", "zz"]), "out of vocabulary"),
     "malformed merge": (lambda v: v["model"]["merges"].append("a b c"), "has merges"),
+    "merge without the prefix": (
+        lambda v: v["model"].update(continuing_subword_prefix="####"),
+        "without '####'",
+    ),
+    "half a surrogate pair": (
+        lambda v: v["model"]["vocab"].update({"\ud800": 999}),
+        "refused by the tokenizers",
+    ),
+    "replacement without a pattern": (
+        lambda v: v.update(normalizer={"type": "Replace", "content": "x"}),
+        "refused by the tokenizers library",
+    ),
     "dropout": (lambda v: v["model"].update(dropout=0.5), "has dropout = '0.5'"),
     "added token elsewhere": (
         lambda v: v["added_tokens"][0].update(id=7),
@@ -267,6 +284,37 @@ def test_parts_that_are_not_accepted_are_named(tmp_path: Path, name: str) -> Non
     edit, message = REFUSED[name]
     with pytest.raises(BundleError, match=message):
         load(tmp_path, TRAINED, edit)
+
+
+def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The paths of a JSON value's parts; of long lists and objects only the first few."""
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in list(items)[:8]:
+        yield (*path, key)
+        yield from places(part, (*path, key))
+
+
+JUNK: list[Any] = [None, True, 0, -1, 2**32, 2**70, 1.5, math.nan, "", "a", "▁", "\ud800", "x" * 5000]
+JUNK += [[], {}, [[]], {"type": "ByteLevel"}, {"String": "a"}, {"Regex": r"\s+"}, ["a", "b"]]
+
+
+def test_mutated_files_are_refused_or_usable(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    generator, usable = random.Random(1), 0
+    for _ in range(600):
+        values = copy.deepcopy(generator.choice([TRAINED, WORDS, PIECES]))
+        *path, last = generator.choice(list(places(values)))
+        target: Any = values
+        for key in path:
+            target = target[key]
+        target[last] = copy.deepcopy(generator.choice(JUNK))
+        try:
+            tokenizer = load(tmp_path, values)
+            usable += 1
+            tokenizer.decode(tokenizer.encode(f"hi é😀 {EOT}"))
+        except (BundleError, InputError):
+            continue
+    assert 20 < usable < 400
+    assert capfd.readouterr().err == ""  # nothing panicked
 
 
 @pytest.mark.parametrize(
