@@ -1,0 +1,127 @@
+"""``gpt-onnx bench``: how fast is a bundle, and is it faster than the program that it came from?"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from gpt_onnx.cli._console import is_quiet
+from gpt_onnx.cli._options import (
+    FOLDER,
+    json_option,
+    positive_counts,
+    provider_option,
+    repetitions_option,
+    threads_option,
+)
+
+if TYPE_CHECKING:
+    from gpt_onnx.runtime.bench import BenchReport
+
+WIDTH = 120  # columns of a table that goes into a file
+
+
+@contextlib.contextmanager
+def _progress_bar() -> Iterator[Callable[[int, int], None]]:
+    """Show a bar on a terminal, drawn between turns only: a thread that redraws it would disturb them."""
+    if is_quiet() or not sys.stderr.isatty():
+        yield lambda done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    columns = (TextColumn("measuring"), BarColumn(), TextColumn("{task.completed}/{task.total}"))
+    console = Console(stderr=True)
+    with Progress(*columns, console=console, auto_refresh=False, transient=True) as bar:
+        task = bar.add_task("measuring", total=None)
+        yield lambda done, total: bar.update(task, completed=done, total=total, refresh=True)
+
+
+def _print(report: BenchReport) -> None:
+    from rich.console import Console
+
+    from gpt_onnx.cli._bench_table import lines, load_table, speed_table
+
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    for table in (speed_table(report), load_table(report)):
+        console.print(table)
+        console.print()
+    for line in lines(report):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
+
+
+@click.command("bench")
+@click.argument("bundles", metavar="BUNDLE...", nargs=-1, required=True, type=FOLDER)
+@click.option(
+    "--against",
+    metavar="SOURCE",
+    help="Also run the same weights in eager PyTorch: a checkpoint folder, or FILE.py:NAME (runs its code).",
+)
+@click.option(
+    "--prompt-tokens",
+    type=positive_counts,
+    metavar="N,N",
+    default="128,512",
+    show_default=True,
+    help="Lengths of the prompts.",
+)
+@click.option(
+    "-n",
+    "--new-tokens",
+    type=click.IntRange(min=2),
+    metavar="N",
+    default=64,
+    show_default=True,
+    help="Tokens to generate after each prompt.",
+)
+@click.option(
+    "--batch-size",
+    type=click.IntRange(min=1),
+    metavar="N",
+    default=1,
+    show_default=True,
+    help="Sequences at once.",
+)
+@repetitions_option
+@threads_option
+@provider_option
+@json_option
+def command(
+    bundles: tuple[Path, ...],
+    against: str | None,
+    prompt_tokens: tuple[int, ...],
+    new_tokens: int,
+    batch_size: int,
+    repetitions: int,
+    threads: int | None,
+    provider: str,
+    as_json: bool,
+) -> None:
+    """Measure load time, time to the first token, decoding speed and peak memory of each BUNDLE.
+
+    With --against, also of the same weights in eager PyTorch with a key-value cache of its own. Every
+    contender runs in its own process, takes short turns with the others, is stopped outside of them, and gets
+    the same random token ids; prompts that do not fit into the context are cut, and the report says so.
+    """
+    from gpt_onnx.runtime.bench import BenchPlan, bench
+
+    plan = BenchPlan(
+        prompt_tokens=prompt_tokens,
+        new_tokens=new_tokens,
+        batch_size=batch_size,
+        repetitions=repetitions,
+        threads=threads,
+        provider=provider,
+    )
+    with _progress_bar() as progress:
+        report = bench(bundles, against=against, plan=plan, progress=progress)
+    if as_json:
+        click.echo(json.dumps(report.to_json()))
+    else:
+        _print(report)

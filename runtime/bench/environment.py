@@ -1,0 +1,88 @@
+"""The machine and the software that a measurement is valid for."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from gpt_onnx import __version__
+from gpt_onnx.runtime._threads import available_threads, cgroup_cores
+
+CPUINFO = Path("/proc/cpuinfo")
+FLAGS = (
+    *("avx", "avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16"),
+    *("amx_tile", "amx_int8", "amx_bf16"),  # x86; then Arm
+    *("asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2", "sme"),
+)
+"""Features of a processor that kernels of matrix products are written for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Environment:
+    """Where a measurement was made."""
+
+    cpu: str
+    """The processor's name."""
+    cpu_flags: tuple[str, ...]
+    """Those of FLAGS that it has."""
+    host_cores: int
+    """Logical cores of the machine."""
+    usable_cores: int
+    """Those that this process may use: its affinity, cut by the quota of its control group."""
+    quota_cores: float | None
+    """The quota alone; None where there is none."""
+    threads: int
+    """Threads within an operator, the same for every contender."""
+    load_average: float | None
+    """Processes that wanted to run in the last minute before the measurement; None where unknown."""
+    system: str
+    """Operating system and architecture."""
+    python: str
+    versions: Mapping[str, str]
+    """Of the packages that computed."""
+
+
+def _cpuinfo(path: Path) -> dict[str, str]:
+    """Return the fields of the first processor."""
+    try:
+        first = path.read_text(encoding="utf-8", errors="replace").split("\n\n", 1)[0]
+    except OSError:
+        return {}
+    fields = (line.partition(":") for line in first.splitlines() if ":" in line)
+    return {name.strip(): value.strip() for name, _, value in fields}
+
+
+def cpu_facts(path: Path = CPUINFO) -> tuple[str, tuple[str, ...]]:
+    """Return the processor's name, and the flags of interest that it has (Linux; elsewhere none)."""
+    fields = _cpuinfo(path)
+    name = fields.get("model name") or platform.processor() or platform.machine()
+    flags = set((fields.get("flags") or fields.get("Features") or "").split())
+    return name, tuple(flag for flag in FLAGS if flag in flags)
+
+
+def _load_average() -> float | None:
+    try:
+        return os.getloadavg()[0]
+    except (OSError, AttributeError):
+        return None
+
+
+def describe(threads: int) -> Environment:
+    """Return what is known of this machine; the versions are those of gpt-onnx alone."""
+    name, flags = cpu_facts()
+    quota = cgroup_cores()
+    return Environment(
+        cpu=name,
+        cpu_flags=flags,
+        host_cores=os.cpu_count() or 1,
+        usable_cores=available_threads(),
+        quota_cores=quota if quota < 2**16 else None,
+        threads=threads,
+        load_average=_load_average(),
+        system=f"{platform.platform()} {platform.machine()}",
+        python=platform.python_version(),
+        versions={"gpt-onnx": __version__},
+    )

@@ -1,0 +1,112 @@
+"""The measuring side: a contender's process, awake only in its turns.
+
+    with Worker("gpt_onnx.runtime.bench.bundle_contender") as worker:
+        worker.ask({"do": "load", "source": "bundle", "device": "cpu", "threads": 2})
+
+Between two orders the process is stopped with SIGSTOP where the system has it: pools of threads that spin
+after their last task, as those of ONNX Runtime and OpenMP do, would take cores from the next contender.
+Where there is no SIGSTOP (Windows) the process merely waits.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Self
+
+from gpt_onnx import errors
+
+BOOT = (  # the package's own folder comes last: an installed one is preferred, and nothing is shadowed
+    "import importlib, sys; sys.path.append(sys.argv[1]); importlib.import_module(sys.argv[2]).main()"
+)
+LAST_WORDS = 500  # bytes of stderr in an error
+PATIENCE_S = 5.0  # how long a process may take to end by itself
+
+
+def _package_root() -> str:
+    """Return the folder that holds the package gpt_onnx."""
+    assert errors.__file__ is not None
+    return str(Path(errors.__file__).resolve().parents[1])
+
+
+class Worker:
+    """One process; see the module. ``seconds`` since its start are the caller's to measure."""
+
+    def __init__(self, module: str) -> None:
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
+        self._module = module
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-c", BOOT, _package_root(), module],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._stderr,
+            start_new_session=True,  # Ctrl-C is this process's business, which then closes that one
+        )
+
+    @property
+    def pid(self) -> int:
+        """The process's id."""
+        return self._process.pid
+
+    def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
+        """Wake the process, give it an order, wait for the answer and stop it again.
+
+        Raises:
+            GptOnnxError: of the class that the process raised; or if it ended.
+        """
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._signal("SIGCONT")
+        try:
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = b""
+        if not line:
+            raise errors.GptOnnxError(self._obituary())
+        self._signal("SIGSTOP")
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise getattr(errors, answer["error"], errors.GptOnnxError)(answer["message"])
+        return answer
+
+    def _signal(self, name: str) -> None:
+        number = getattr(signal, name, None)
+        if number is not None:
+            self._process.send_signal(number)
+
+    def _obituary(self) -> str:
+        code = self._process.wait()
+        self._stderr.seek(0)
+        words = self._stderr.read()[-LAST_WORDS:].decode(errors="replace").strip()
+        how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        return f"the process of {self._module} {how} instead of answering; its last words: {words or 'none'}"
+
+    def close(self) -> None:
+        """End the process, kindly if it is kind."""
+        self._signal("SIGCONT")
+        for pipe in (self._process.stdin, self._process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+        try:
+            self._process.wait(PATIENCE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._stderr.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exc_info: object) -> None:
+        if exc_info[0] is not None and self._process.poll() is None:
+            self._process.kill()
+        self.close()
