@@ -37,16 +37,6 @@ class GenerationDefaults:
     bos_id: int | None = None
     """The id that begins a text."""
 
-    def to_dict(self) -> dict[str, Any]:
-        """Return the object of a generation_config.json; ``GenerationDefaults.from_dict`` reads it back."""
-        values: dict[str, Any] = {"bos_token_id": self.bos_id, "do_sample": not self.sampling.greedy}
-        if self.eos_ids:
-            values["eos_token_id"] = self.eos_ids[0] if len(self.eos_ids) == 1 else list(self.eos_ids)
-        values |= {name: getattr(self.sampling, name) for name in _SAMPLING}
-        if self.sampling.greedy:
-            del values["temperature"]  # other clients refuse a temperature of 0
-        return {name: value for name, value in values.items() if value is not None}
-
     @classmethod
     def from_dict(
         cls,
