@@ -19,6 +19,8 @@ from gpt_onnx.errors import BundleError, InputError
 Ids: TypeAlias = NDArray[np.int64]
 IdRow: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]
 IdRows: TypeAlias = Sequence[IdRow] | NDArray[np.integer[Any]]
+IdBatch: TypeAlias = IdRows | IdRow
+"""Rows, or one row by itself."""
 
 
 class LengthWarning(UserWarning):
@@ -49,21 +51,21 @@ def as_ids(values: IdRow, vocab_size: int, what: str) -> Ids:
     return ids.astype(np.int64, copy=False)
 
 
-def _is_single(batch: IdRows) -> bool:
-    return len(batch) > 0 and np.ndim(batch[0]) == 0
+def _is_row(value: object) -> bool:
+    return isinstance(value, Sequence | np.ndarray)
 
 
-def as_batch(batch: IdRows, vocab_size: int, what: str = "prompt") -> list[Ids]:
+def as_batch(batch: IdBatch, vocab_size: int, what: str = "prompt") -> list[Ids]:
     """Return the rows of a batch, each an int64 array; one flat list of ids is a batch of one.
 
     Raises:
         InputError: if there is no row, or a row is empty or has an id outside the vocabulary.
     """
-    if isinstance(batch, str | bytes) or not isinstance(batch, Sequence | np.ndarray):
+    if isinstance(batch, str | bytes) or not _is_row(batch):
         raise InputError(f"{what} is a {type(batch).__name__}; it must be a list of token ids.")
     if len(batch) == 0:
         raise InputError(f"{what} is empty; give at least one token id.")
-    rows: Iterable[Any] = [batch] if _is_single(batch) else batch
+    rows: Iterable[Any] = batch if _is_row(batch[0]) else [batch]
     ids = [as_ids(row, vocab_size, f"{what} {index}") for index, row in enumerate(rows)]
     if empty := [index for index, row in enumerate(ids) if row.size == 0]:
         raise InputError(f"{what} {empty[0]} is empty; give at least one token id.")

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from gpt_onnx.bundle import Bundle, check_graph, open_bundle
 from gpt_onnx.errors import InputError
 
-from ._checks import IdRow, IdRows, TrainedLength, as_batch, as_mask
+from ._checks import IdBatch, IdRow, TrainedLength, as_batch, as_mask
 from ._decoders import make_decoder
 from ._request import GenerateOptions, Request, make_request
 from ._session import GraphSession, SessionSettings
@@ -139,7 +139,7 @@ class OnnxGPT:
         """
         return make_decoder(self._graphs, batch_size, capacity)
 
-    def logits(self, input_ids: IdRows, attention_mask: Any = None) -> NDArray[np.float32]:
+    def logits(self, input_ids: IdBatch, attention_mask: Any = None) -> NDArray[np.float32]:
         """Return the logits after each token: float32 (B, S, V).
 
         Args:
@@ -167,7 +167,7 @@ class OnnxGPT:
 
     def generate(
         self,
-        prompts: IdRows,
+        prompts: IdBatch,
         max_new_tokens: int,
         sampling: Sampling = _DEFAULT_SAMPLING,
         **options: Unpack[GenerateOptions],

@@ -1,13 +1,16 @@
-"""Small bundles for tests: real graphs with the names and dims of the contract, and weights of a few KB.
+"""Small bundles for tests.
 
-The graphs compute something simple (no attention): they have a form to check, not numbers.
+make_bundle      a toy graph with the names and dims of the contract: it has a form to check, not numbers
+tiny_bundle      a real GPT of a few KB, exported, beside its eager model in float64
+
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pytest
@@ -225,3 +228,96 @@ def make_bundle(tmp_path: Path) -> BundleMaker:
         return write_toy(tmp_path / name, manifest, models, toy_data() if data is None else data)
 
     return make
+
+
+TINY = {"vocab_size": 97, "context_length": 64, "n_embd": 48, "n_layer": 2, "n_head": 4, "n_kv_head": 2}
+"""Heads of 12, which GroupQueryAttention's cache pads to 16."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TinyBundle:
+    """An exported GPT with random weights."""
+
+    path: Path
+    gpt: Any
+    """The eager model (gpt_onnx.model.GPT) in float64."""
+
+    def logits(self, ids: Sequence[int]) -> np.ndarray[Any, np.dtype[np.float64]]:
+        """The eager model's logits of one sequence, (S, V) in float64."""
+        import torch
+
+        with torch.no_grad():
+            return np.asarray(self.gpt(torch.tensor([list(ids)]))[0][0].numpy())
+
+    def cache(self, ids: Sequence[int]) -> list[tuple[np.ndarray, np.ndarray]]:
+        """The eager model's keys and values of one sequence, each (K, S, D) in float64, by layer."""
+        import torch
+
+        with torch.no_grad():
+            present = self.gpt(torch.tensor([list(ids)]))[1]
+        return [(keys[0].numpy(), values[0].numpy()) for keys, values in present]
+
+
+class TinyMaker(Protocol):
+    """Exports a tiny GPT; equal arguments give the same bundle, which no test may change."""
+
+    def __call__(
+        self, target: str = "cpu", *, config: Mapping[str, Any] = {}, seed: int = 0, **options: Any
+    ) -> TinyBundle:
+        """``config``: fields of GPTConfig to change; ``options``: fields of ExportOptions."""
+        ...
+
+
+def export_tiny(folder: Path, config: Mapping[str, Any], seed: int, options: Mapping[str, Any]) -> TinyBundle:
+    """Make a GPT whose logits differ enough to tell tokens apart, and export it."""
+    import torch
+
+    from gpt_onnx.config import GPTConfig
+    from gpt_onnx.export import export_bundle
+    from gpt_onnx.model import GPT
+
+    with torch.random.fork_rng():
+        torch.manual_seed(seed)
+        gpt = GPT(GPTConfig.from_dict({**TINY, **config})).eval()
+        with torch.no_grad():
+            for parameter in gpt.parameters():
+                parameter.add_(0.08 * torch.randn_like(parameter))
+    export_bundle(gpt, folder, **options)
+    return TinyBundle(path=folder, gpt=gpt.double())
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle(tmp_path_factory: pytest.TempPathFactory) -> TinyMaker:
+    """Makes a tiny GPT's bundle: a target, the configuration and the options of the export."""
+    made: dict[str, TinyBundle] = {}
+
+    def make(
+        target: str = "cpu", *, config: Mapping[str, Any] = {}, seed: int = 0, **options: Any
+    ) -> TinyBundle:
+        chosen = {"check": "none", "target": target, **options}
+        key = repr((sorted(config.items()), seed, sorted(chosen.items())))
+        if key not in made:
+            folder = tmp_path_factory.mktemp("tiny") / "bundle"
+            made[key] = export_tiny(folder, config, seed, chosen)
+        return made[key]
+
+    return make
+
+
+LAYOUTS: Mapping[str, Mapping[str, Any]] = {
+    "gqa": {},
+    "decomposed": {"target": "portable"},
+    "gqa-batch-3": {"batch_size": 3},
+    "decomposed-batch-3": {"target": "portable", "batch_size": 3},
+    "static-gqa": {"seq_len": 32, "batch_size": 3},
+    "static-decomposed": {"target": "portable", "seq_len": 32},
+    "plain": {"kv_cache": False},
+    "plain-frozen": {"kv_cache": False, "seq_len": 32},
+}
+"""Export options that give each layout of graphs, attention form and kind of frozen dim."""
+
+
+@pytest.fixture(scope="session", params=LAYOUTS)
+def any_layout(request: pytest.FixtureRequest, tiny_bundle: TinyMaker) -> TinyBundle:
+    """A tiny GPT in each layout in turn."""
+    return tiny_bundle(**LAYOUTS[request.param])
