@@ -17,7 +17,7 @@ from typing import Any, cast
 
 from gpt_onnx.errors import BundleError
 
-from ._tokenizer_parts import Check, checked_fields, is_bool, is_count, is_text, optional
+from ._tokenizer_parts import REMEDY, Check, checked_fields, is_bool, is_count, is_text, optional
 
 MAX_IDS = 1 << 21
 MAX_TOKEN = 4096  # characters
@@ -25,7 +25,6 @@ MAX_ADDED = 100_000
 MAX_PREFIX = 16  # tokens that a template puts before a text
 
 _CONTROL = re.compile(r"<\|[^<>|\s]{1,64}\|>")
-_FOREIGN = "use ids (--prompt-ids), or export with a tokenizer of the tokenizers library"
 
 
 def _are_tokens(tokens: Collection[object]) -> bool:
@@ -110,7 +109,7 @@ def _check_ids(ids: Collection[object]) -> None:
         return
     counts = Counter(map(repr, ids))
     wrong = next(token_id for token_id in ids if not is_id(token_id) or counts[repr(token_id)] > 1)
-    raise BundleError(f"tokenizer.json: the id {wrong!r} is repeated or not in 0..{MAX_IDS - 1}; {_FOREIGN}.")
+    raise BundleError(f"tokenizer.json: the id {wrong!r} is repeated or not in 0..{MAX_IDS - 1}; {REMEDY}.")
 
 
 def _check_prefix(model: Mapping[str, Any]) -> None:
@@ -120,7 +119,7 @@ def _check_prefix(model: Mapping[str, Any]) -> None:
         _, second = cast("list[str]", _pair(merge))
         if not second.startswith(prefix):
             raise BundleError(
-                f"tokenizer.json: a merge ends with {second[:40]!r}, without {prefix!r}; {_FOREIGN}."
+                f"tokenizer.json: a merge ends with {second[:40]!r}, without {prefix!r}; {REMEDY}."
             )
 
 
@@ -139,11 +138,11 @@ def checked_model(model: Any) -> dict[str, Any]:
     kind = model.get("type", "BPE") if isinstance(model, dict) else None
     if not isinstance(kind, str) or kind not in MODELS:
         raise BundleError(
-            f"tokenizer.json: the model is {str(kind)[:40]!r}, not {', '.join(MODELS)}; {_FOREIGN}."
+            f"tokenizer.json: the model is {str(kind)[:40]!r}, not {', '.join(MODELS)}; {REMEDY}."
         )
     clean = checked_fields("model", model, MODELS[kind])
     if "vocab" not in clean:
-        raise BundleError(f"tokenizer.json: the model has no vocab; {_FOREIGN}.")
+        raise BundleError(f"tokenizer.json: the model has no vocab; {REMEDY}.")
     _check_prefix(clean)
     _check_ids(model_ids(clean))
     return clean
@@ -167,12 +166,12 @@ def checked_added(added: Any, control_ids: Iterable[int] = ()) -> list[dict[str,
         BundleError: if it is not a list of tokens of accepted fields.
     """
     if not isinstance(added or [], list) or len(added or []) > MAX_ADDED:
-        raise BundleError(f"tokenizer.json: added_tokens is not a list of at most {MAX_ADDED}; {_FOREIGN}.")
+        raise BundleError(f"tokenizer.json: added_tokens is not a list of at most {MAX_ADDED}; {REMEDY}.")
     forced = set(control_ids)
     clean = []
     for token in added or []:
         if not (isinstance(token, dict) and {"id", "content"} <= token.keys()):
-            raise BundleError(f"tokenizer.json: an added token lacks an id or a content; {_FOREIGN}.")
+            raise BundleError(f"tokenizer.json: an added token lacks an id or a content; {REMEDY}.")
         copy = {**dict.fromkeys(_ADDED, False), **checked_fields("added token", token, _ADDED)}
         copy["special"] = copy["special"] or copy["id"] in forced or bool(_CONTROL.fullmatch(copy["content"]))
         clean.append(copy)
@@ -199,8 +198,8 @@ def template_prefix(processor: Any) -> list[str]:
             if all(map(is_text(1, MAX_TOKEN), tokens)):
                 return tokens
     except (KeyError, TypeError, AttributeError, RecursionError) as exc:
-        raise BundleError(f"tokenizer.json: the post-processor {kind} is malformed; {_FOREIGN}.") from exc
-    raise BundleError(f"tokenizer.json: the post-processor {str(kind)[:40]!r} is not accepted; {_FOREIGN}.")
+        raise BundleError(f"tokenizer.json: the post-processor {kind} is malformed; {REMEDY}.") from exc
+    raise BundleError(f"tokenizer.json: the post-processor {str(kind)[:40]!r} is not accepted; {REMEDY}.")
 
 
 def _leading_specials(pieces: list[dict[str, Any]]) -> list[str]:

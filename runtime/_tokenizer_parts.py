@@ -20,6 +20,7 @@ from gpt_onnx.errors import BundleError
 Check = Callable[[Any], bool]
 Table = Mapping[str, Mapping[str, Check]]
 
+REMEDY = "export again with another --tokenizer, or with --tokenizer none, and use ids"
 MAX_GROWTH = 64
 MAX_PARTS = 16
 MAX_DEPTH = 3
@@ -153,9 +154,7 @@ _MEMBERS = {"normalizer": "normalizers", "pre_tokenizer": "pretokenizers", "deco
 
 
 def _refuse(kind: str, what: str) -> BundleError:
-    return BundleError(
-        f"tokenizer.json: {kind} {what}; that is not accepted, so use ids (--prompt-ids) instead."
-    )
+    return BundleError(f"tokenizer.json: {kind} {what}, which is not accepted; {REMEDY}.")
 
 
 def checked_fields(kind: str, part: Mapping[str, Any], checks: Mapping[str, Check]) -> dict[str, Any]:
