@@ -61,6 +61,8 @@ def write_checkpoint(
     folder = Path(path)
     if folder.exists() and not overwrite:
         raise CheckpointError(f"{folder} exists; choose another folder, or allow it to be overwritten.")
+    if folder.exists() and not folder.is_dir():
+        raise CheckpointError(f"{folder} is not a folder; a checkpoint is one: choose another name.")
     arrays = _stored(config, tensors, store)
     try:
         if folder.is_dir():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import signal
 import subprocess
@@ -13,6 +14,8 @@ import pytest
 import torch
 
 from gpt_onnx.checkpoint import load_model, read_checkpoint
+from gpt_onnx.cli.train import _progress_display
+from gpt_onnx.train import TrainProgress
 
 TOML = "vocab_size = 300\ncontext_length = 16\nn_embd = 16\nn_layer = 1\nn_head = 2\ndropout = 0.1\n"
 
@@ -98,3 +101,45 @@ def test_an_output_that_exists_is_left_alone(texts: Path) -> None:
     assert result.returncode == 1
     assert "exists; choose a new folder" in result.stderr
     assert len(list((texts / "texts").iterdir())) == 4
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def progress(step: int, validation_loss: float | None) -> TrainProgress:
+    bits = None if validation_loss is None else 2.0
+    return TrainProgress(
+        step=step,
+        total_steps=10,
+        loss=4.5,
+        tokens_per_s=1234.0,
+        validation_loss=validation_loss,
+        bits_per_byte=bits,
+    )
+
+
+def test_a_terminal_gets_a_bar_and_a_line_for_each_validation(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = Terminal()
+    monkeypatch.setattr("sys.stderr", terminal)
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TERM", "xterm")
+    with _progress_display() as show:
+        show(progress(5, 4.25))
+        show(progress(10, None))
+    shown = terminal.getvalue()
+    assert "4.2500" in shown
+    assert "1,234" in shown
+    assert "10/10" in shown
+    assert shown.count("bits per byte") == 1
+
+
+def test_a_file_gets_a_line_for_each_validation_and_no_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    with _progress_display() as show:
+        show(progress(5, 4.25))
+        show(progress(10, None))
+    expected = (
+        "step 5/10: training loss 4.5000, validation loss 4.2500, 2.0000 bits per byte, 1,234 tokens/s\n"
+    )
+    assert capsys.readouterr().err == expected

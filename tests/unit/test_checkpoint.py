@@ -407,3 +407,29 @@ def test_the_shipped_checkpoint_opens() -> None:
     checkpoint: Checkpoint = read_checkpoint(shipped)
     assert checkpoint.tokenizer is not None
     assert checkpoint.tokenizer.vocab_size == checkpoint.config.vocab_size == 4096
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(CheckpointError, match="could not be written") as caught:
+        write_checkpoint(tmp_path / "file" / "gpt", CONFIG, make_model().state_dict())
+    assert_one_sentence(caught.value)
+    with pytest.raises(CheckpointError, match="exists"):
+        write_checkpoint(tmp_path / "file", CONFIG, make_model().state_dict())
+    with pytest.raises(CheckpointError, match="is not a folder"):
+        write_checkpoint(tmp_path / "file", CONFIG, make_model().state_dict(), overwrite=True)
+    assert (tmp_path / "file").read_text() == "in the way"
+
+
+def test_an_unknown_store_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="cannot be stored as 'int8'; known are fp32, fp16, bf16"):
+        write_checkpoint(tmp_path / "gpt", CONFIG, make_model().state_dict(), store="int8")
+
+
+def test_weights_that_vanish_after_opening_are_one_sentence(folder: Path) -> None:
+    checkpoint = read_checkpoint(folder)
+    (folder / "model.safetensors").write_bytes(b"short")
+    with pytest.raises(CheckpointError, match="could not be read any more"):
+        checkpoint.tensor(TIED_WEIGHT)
+    with pytest.raises(CheckpointError, match="has no tensor 'nothing'"):
+        checkpoint.tensor("nothing")

@@ -243,6 +243,8 @@ def test_a_stopped_run_and_a_checkpoint_are_not_overwritten(texts: Path) -> None
         train(options(texts, "texts"))
     with pytest.raises(InputError, match="exists; choose a new folder"):
         train(options(texts, "tiny.toml"))
+    with pytest.raises(InputError, match="could not be made"):
+        train(options(texts, "tiny.toml/gpt"))
 
 
 def test_a_loss_that_is_not_finite_ends_the_run(texts: Path) -> None:
@@ -294,4 +296,3 @@ def test_steps_follow_from_tokens_and_epochs() -> None:
     assert dataclasses.replace(base, tokens=1281).total_steps(1000, 16) == 11
     assert dataclasses.replace(base, epochs=0.128).total_steps(1000, 16) == 1
     assert dataclasses.replace(base, steps=3).total_steps(1000, 16) == 3
-
