@@ -82,6 +82,12 @@ def _print_report(report: TrainReport, output: Path, as_json: bool) -> None:
     "--config", default="sotu", show_default=True, metavar="NAME|FILE", help="What the model is made of."
 )
 @click.option(
+    "--init",
+    type=FOLDER,
+    metavar="CHECKPOINT",
+    help="Start from these weights, with their configuration and tokenizer, in place of random ones.",
+)
+@click.option(
     "--validation",
     multiple=True,
     type=click.Path(path_type=Path),

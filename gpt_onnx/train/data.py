@@ -11,6 +11,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from gpt_onnx.checkpoint import Checkpoint, read_checkpoint
 from gpt_onnx.checkpoint.files import replace_file
 from gpt_onnx.checkpoint.tokenizer_files import TokenizerFiles, default_tokenizer_config
 from gpt_onnx.config import GPTConfig, named_config, named_configs, read_json_object
@@ -40,6 +41,8 @@ class TrainingData:
     """Bytes of the text that ``validation`` encodes."""
     texts: Mapping[str, Any]
     """What the texts are, for the record: documents, bytes and hashes."""
+    init: Checkpoint | None
+    """Where the first weights come from; None: from the seed."""
 
 
 def read_config(choice: str) -> GPTConfig:
@@ -69,12 +72,14 @@ def prepare(options: TrainOptions, work: Path) -> TrainingData:
         ConfigError: if the configuration is wrong.
         InputError: if the texts cannot be used, or are too short for one window.
     """
-    config = read_config(options.config)
+    init = None if options.init is None else read_checkpoint(options.init)
+    config = read_config(options.config) if init is None else init.config
     if options.dropout is not None:
         config = config.replace(dropout=options.dropout)
     corpus, validation = _texts(options)
-    tokenizer = _tokenizer(work / TOKENIZER, corpus, config.vocab_size)
-    config = config.replace(vocab_size=tokenizer.get_vocab_size())
+    tokenizer = _tokenizer(work / TOKENIZER, corpus, config.vocab_size, init)
+    if init is None:
+        config = config.replace(vocab_size=tokenizer.get_vocab_size())
     for name, text in ((TRAINING_IDS, corpus), (VALIDATION_IDS, validation)):
         if not (work / name).exists():
             write_tokens(work / name, text.documents, tokenizer)
@@ -93,6 +98,7 @@ def prepare(options: TrainOptions, work: Path) -> TrainingData:
         validation=map_tokens(work / VALIDATION_IDS, config.vocab_size),
         validation_bytes=validation.byte_count,
         texts={"corpus": _describe(corpus), "validation": _describe(validation)},
+        init=init,
     )
 
 
@@ -103,9 +109,14 @@ def _texts(options: TrainOptions) -> tuple[Corpus, Corpus]:
     return hold_out(corpus, options.held_out, options.seed)
 
 
-def _tokenizer(path: Path, corpus: Corpus, vocab_size: int) -> Tokenizer:
+def _tokenizer(path: Path, corpus: Corpus, vocab_size: int, init: Checkpoint | None) -> Tokenizer:
+    if init is not None and init.tokenizer is None:
+        raise InputError(
+            f"{init.path} has no tokenizer, and text cannot be read without; start from one that has."
+        )
     if not path.exists():
-        text = train_tokenizer(corpus.documents, vocab_size).to_str()
+        known = init.tokenizer if init is not None else None
+        text = known.definition if known else train_tokenizer(corpus.documents, vocab_size).to_str()
         replace_file(path, lambda file: file.write_text(text, encoding="utf-8"))
     return Tokenizer.from_str(path.read_text(encoding="utf-8"))
 
@@ -131,4 +142,7 @@ def fingerprint(options: TrainOptions, data: TrainingData) -> str:
         )
     }
     total_steps = options.total_steps(len(data.training), data.config.context_length)
-    return json.dumps({**decisive, "steps": total_steps, "config": data.config.to_dict(), **data.texts})
+    init = {} if data.init is None else {"init": data.init.sha256}
+    return json.dumps(
+        {**decisive, **init, "steps": total_steps, "config": data.config.to_dict(), **data.texts}
+    )

@@ -32,6 +32,14 @@ STATE_FILE = "state.safetensors"
 REPORT_FILE = "training.json"
 
 
+def _first_model(data: TrainingData) -> GPT:
+    """Return the model before the first step: random, or the weights of a checkpoint."""
+    model = GPT(data.config)
+    if data.init is not None:
+        model.load_state_dict(load_model(data.init).state_dict())
+    return model
+
+
 class _Run:
     """One process's part of a run: the model, its optimizer, the generator of batches and the state."""
 
@@ -39,7 +47,7 @@ class _Run:
         torch.manual_seed(options.seed)
         self.options = options
         self.data = data
-        self.model = GPT(data.config)
+        self.model = _first_model(data)
         self.optimizer = make_optimizer(self.model, options.weight_decay)
         self.batches = torch.Generator().manual_seed(options.seed)
         self.total_steps = options.total_steps(len(data.training), data.config.context_length)

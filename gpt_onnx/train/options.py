@@ -33,7 +33,9 @@ class TrainOptions:
     held_out: float = 0.05
     """Fraction of the documents, chosen by the seed, that validates where no other text does."""
     config: str = "sotu"
-    """A named configuration, or a TOML or JSON file."""
+    """A named configuration, or a TOML or JSON file; not looked at where ``init`` brings its own."""
+    init: Path | None = None
+    """A checkpoint to start from, in place of random weights; its configuration and tokenizer are kept."""
     dropout: float | None = None
     """In place of the configuration's; None keeps it."""
     steps: int | None = None
