@@ -170,9 +170,11 @@ def _finite(value: float) -> float | None:
 
 def _part(error: float, bound: float) -> float:
     """Return an error as a part of its bound; infinite where either makes no sense."""
+    if not (math.isfinite(error) and math.isfinite(bound)):
+        return math.inf
     if error == 0:
         return 0.0
-    return error / bound if math.isfinite(error) and bound > 0 else math.inf
+    return error / bound if bound > 0 else math.inf
 
 
 def _logits_at(engine: OnnxGPT, case: StoredCase) -> NDArray[np.float32]:

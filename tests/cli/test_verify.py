@@ -1,0 +1,126 @@
+"""``gpt-onnx verify``: answers, exit codes, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gpt_onnx.bundle import open_bundle, seal
+from gpt_onnx.cli import main
+
+
+def run(*arguments: object) -> int:
+    """Run the command line and return its exit code."""
+    with pytest.raises(SystemExit) as exit_:
+        main(["verify", *map(str, arguments)])
+    code = exit_.value.code
+    assert isinstance(code, int)
+    return code
+
+
+@pytest.fixture(scope="module")
+def checked(tiny_bundle: Any) -> Path:
+    path: Path = tiny_bundle(check="quick").path
+    return path
+
+
+def test_a_right_bundle_is_said_to_be_right(checked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(checked, "-t", 1) == 0
+    out, err = capsys.readouterr()
+    assert "logits agree with the original on cpu" in out
+    assert "not with the original program's numbers" in out
+    assert err == ""
+
+
+def test_json_has_every_case(checked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(checked, "-t", 1, "--json") == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["passed"], found["checked"], found["provider"]) == (True, True, "cpu")
+    assert all(case["passed"] and case["max_ratio"] <= 1 for case in found["cases"])
+    assert found["greedy"]["passed"]
+    assert found["against"] is None
+
+
+def test_files_only_needs_no_runtime(checked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(checked, "--files-only") == 0
+    assert "the numbers were not computed" in capsys.readouterr().out
+
+
+def test_a_bundle_that_was_never_checked_is_said_to_be_so(
+    tiny_bundle: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(tiny_bundle().path, "-t", 1) == 0
+    assert "was never compared with its model" in capsys.readouterr().out
+
+
+def test_numbers_that_differ_are_exit_code_3(
+    checked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = Path(shutil.copytree(checked, tmp_path / "copy"))
+    manifest, data = open_bundle(path).manifest, path / "onnx/model.onnx_data"
+    weights = np.fromfile(data, np.float32)
+    weights[np.abs(weights).argmax()] *= 1.01
+    weights.tofile(data)
+    seal(path, manifest)
+    assert run(path, "-t", 1) == 3
+    out, err = capsys.readouterr()
+    assert "agree" not in out
+    assert "stored sequences differ on cpu" in err
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("damage", ["missing", "changed", "not a bundle", "not there"])
+def test_a_damaged_bundle_is_exit_code_1(
+    checked: Path, tmp_path: Path, damage: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "copy"
+    if damage == "not a bundle":
+        path.mkdir()
+    elif damage != "not there":
+        shutil.copytree(checked, path)
+        config = path / "config.json"
+        config.unlink() if damage == "missing" else config.write_text(config.read_text().replace("1", "2"))
+    assert run(path) == 1
+    err = capsys.readouterr().err
+    assert err.startswith("Error: ")
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("x", "--files-only", "--against", "y"),
+        ("x", "--provider", "gpu"),
+        ("x", "-t", "0"),
+        ("x", "--level", "no"),
+    ],
+)
+def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(*arguments) == 2
+    assert "Usage: gpt-onnx verify" in capsys.readouterr().err
+
+
+def test_cuda_where_there_is_none_is_exit_code_1(checked: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(checked, "--provider", "cuda") == 1
+    assert "--target portable" in capsys.readouterr().err
+
+
+def test_against_another_model_is_exit_code_3(
+    tiny_bundle: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gpt_onnx.checkpoint import write_checkpoint
+
+    tiny = tiny_bundle(check="quick")
+    write_checkpoint(tmp_path / "same", tiny.gpt.config, tiny.gpt.state_dict())
+    assert run(tiny.path, "-t", 1, "--against", tmp_path / "same", "--level", "quick") == 0
+    assert "compared" in capsys.readouterr().out
+    other = tiny_bundle(seed=1).gpt
+    write_checkpoint(tmp_path / "other", other.config, other.state_dict())
+    assert run(tiny.path, "-t", 1, "--against", tmp_path / "other", "--level", "quick") == 3
+    assert "cases differ from" in capsys.readouterr().err
