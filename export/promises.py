@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -35,9 +36,21 @@ def rename_mask_length(model: ir.Model, graph: Graph) -> None:
         promised = graph.inputs.get(value.name or "")
         if promised is None or TOTAL not in promised or value.shape is None:
             continue
-        axis = promised.index(TOTAL)
-        if not isinstance(value.shape[axis], int):
-            value.shape[axis] = ir.SymbolicDim(TOTAL)
+        made_up = value.shape[promised.index(TOTAL)]
+        if not isinstance(made_up, int) and made_up.value is not None:
+            _rename_dim(model, made_up.value)
+
+
+def _rename_dim(model: ir.Model, made_up: str) -> None:
+    """Call a dim TOTAL wherever it occurs, alone or in an expression."""
+    word = re.compile(rf"\b{re.escape(made_up)}\b")
+    made = (output for node in model.graph for output in node.outputs)
+    for value in (*model.graph.inputs, *made):
+        for axis, dim in enumerate(value.shape or ()):
+            if not isinstance(dim, int) and dim.value is not None and word.search(dim.value):
+                assert value.shape is not None
+                name = TOTAL if dim.value == made_up else word.sub(f"({TOTAL})", dim.value)
+                value.shape[axis] = ir.SymbolicDim(name)
 
 
 def check_dims(model: ir.Model, graph: Graph) -> None:

@@ -82,7 +82,7 @@ def test_a_target_gives_the_promised_shape_for_every_size(data: st.DataObject) -
     if target is None:
         return
     sizes = {name: data.draw(st.integers(1, 7)) for name in ("B", "S")}
-    shape = [sizes.get(dim, dim) for dim in names]  # type: ignore[call-overload]
-    wanted = [sizes.get(dim, dim) for dim in order]  # type: ignore[call-overload]
+    shape = [dim if isinstance(dim, int) else sizes[dim] for dim in names]
+    wanted = [dim if isinstance(dim, int) else sizes[dim] for dim in order]
     meant = [shape[axis] if size == 0 else size for axis, size in enumerate(target)]
     assert np.zeros(shape).reshape(meant).shape == tuple(wanted)
