@@ -71,10 +71,10 @@ class Runner:
         self.loads_ms.append(loaded["load_ms"])
         self.facts, self.resident_bytes = loaded["facts"], loaded["resident_bytes"]
 
-    def close(self) -> None:
-        """End the process, if there is one."""
+    def close(self, *, kill: bool = False) -> None:
+        """End the process, if there is one; at once, if it is to be killed."""
         if self.worker is not None:
-            self.worker.close()
+            self.worker.close(kill=kill)
             self.worker = None
 
 
@@ -113,11 +113,13 @@ def _only(runners: Sequence[Runner], fact: str, remedy: str) -> Any:
 
 @contextlib.contextmanager
 def _closing(runners: Sequence[Runner]) -> Iterator[None]:
+    failed = True
     try:
         yield
+        failed = False
     finally:
         for runner in runners:
-            runner.close()
+            runner.close(kill=failed)  # a burst may take long, and Ctrl-C must not
 
 
 class Comparison:

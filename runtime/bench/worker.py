@@ -85,13 +85,14 @@ class Worker:
     def _obituary(self) -> str:
         code = self._process.wait()
         self._stderr.seek(0)
-        words = self._stderr.read()[-LAST_WORDS:].decode(errors="replace").strip()
+        said = self._stderr.read()[-LAST_WORDS:].decode(errors="replace").strip().splitlines()
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
-        return f"the process of {self._module} {how} instead of answering; its last words: {words or 'none'}"
+        words = said[-1] if said else "none"
+        return f"the process of {self._module} {how} instead of answering; its last words: {words}"
 
-    def close(self) -> None:
-        """End the process, kindly if it is kind."""
-        self._signal("SIGCONT")
+    def close(self, *, kill: bool = False) -> None:
+        """End the process: by the end of its orders, or at once."""
+        self._signal("SIGKILL" if kill else "SIGCONT")
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
                 with contextlib.suppress(BrokenPipeError):
@@ -107,6 +108,4 @@ class Worker:
         return self
 
     def __exit__(self, *exc_info: object) -> None:
-        if exc_info[0] is not None and self._process.poll() is None:
-            self._process.kill()
-        self.close()
+        self.close(kill=exc_info[0] is not None)

@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from gpt_onnx.errors import InputError
+from gpt_onnx.runtime.bench.plan import BenchPlan, fit_prompts
+
+
+def test_prompts_are_the_same_at_every_call_and_differ_between_seeds_and_rows() -> None:
+    plan = BenchPlan(batch_size=2)
+    first, second = plan.rows(20, 97)
+    assert plan.rows(20, 97) == [first, second]
+    assert first != second
+    assert BenchPlan(batch_size=2, seed=1).rows(20, 97)[0] != first
+    assert all(0 <= token < 97 for token in first + second)
+
+
+def test_prompts_that_fit_are_left_alone() -> None:
+    assert fit_prompts(BenchPlan(prompt_tokens=(8, 17), new_tokens=16), [None, 32]) == ((8, 17), [])
+    assert fit_prompts(BenchPlan(prompt_tokens=(8, 4000)), [None, None]) == ((8, 4000), [])
+
+
+def test_longer_prompts_are_cut_to_the_shortest_context_and_it_is_said() -> None:
+    lengths, notes = fit_prompts(BenchPlan(prompt_tokens=(8, 64, 128), new_tokens=16), [64, None, 32])
+    assert lengths == (8, 17)  # 17 + 16 new tokens, the last of which is never fed: 32
+    assert len(notes) == 2
+    assert "64 tokens were cut to 17" in notes[0]
+
+
+def test_a_context_shorter_than_the_new_tokens_is_refused() -> None:
+    with pytest.raises(InputError, match=r"64 new tokens .* context window is 32; ask for at most 32"):
+        fit_prompts(BenchPlan(new_tokens=64), [32])
+
+
+def test_as_many_new_tokens_as_the_context_holds_leave_one_token_of_prompt() -> None:
+    assert fit_prompts(BenchPlan(new_tokens=32), [32])[0] == (1,)
+
+
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"prompt_tokens": ()}, "prompt_tokens"),
+        ({"prompt_tokens": (0,)}, "prompt_tokens"),
+        ({"new_tokens": 1}, "new_tokens is 1"),
+        ({"batch_size": 0}, "batch_size is 0"),
+        ({"repetitions": -1}, "repetitions is -1"),
+        ({"threads": 0}, "threads is 0"),
+        ({"repetitions": True}, "repetitions is True"),
+    ],
+)
+def test_numbers_out_of_range_are_refused(changes: dict[str, Any], named: str) -> None:
+    with pytest.raises(InputError, match=named):
+        BenchPlan(**changes)
+
+
+def test_loading_is_repeated_at_most_three_times() -> None:
+    assert [BenchPlan(repetitions=count).starts for count in (1, 2, 3, 50)] == [1, 2, 3, 3]
