@@ -51,7 +51,7 @@ def _from_safetensors(path: Path) -> dict[str, Any]:
 
 
 def _from_npz(path: Path) -> dict[str, Any]:
-    with np.load(path, allow_pickle=False) as file:
+    with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:  # np.load leaks a bad file
         return {name: file[name] for name in NAMES if name in file}
 
 

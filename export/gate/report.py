@@ -54,7 +54,7 @@ class Outcome:
         """Say in one clause what is wrong."""
         ratio = self.finding.ratio
         if self.finding.fault or ratio is None:
-            return f"{self.group}: {self.name}: {self.finding.fault}"
+            return f"{self.group}: {self.name}: {(self.finding.fault or '').rstrip('.')}"
         if not math.isfinite(ratio.peak):
             return f"{self.group}: {self.name}: the graph's numbers are not finite, or of another shape"
         return (
@@ -125,7 +125,7 @@ class GateReport:
         failed = [outcome for outcome in self.outcomes if not outcome.passed]
         if not failed:
             return self._success()
-        first = max(failed, key=lambda o: o.finding.ratio.severity if o.finding.ratio else math.inf)
+        first = max(failed, key=lambda o: o.finding.ratio.severity if o.finding.ratio else 0.0)
         return (
             f"{len(failed)} of {len(self.outcomes)} cases differ from {self.reference}; {first.sentence()}."
         )

@@ -25,7 +25,7 @@ from .report import GateReport
 FILE_NAME = "reference.safetensors"
 MAX_BYTES = 1_000_000
 LOGITS_BUDGET = 100_000
-"""Float64 numbers: 800 KB."""
+"""Numbers of 8 bytes, for logits and the ids of their tokens: 800 KB."""
 LONGEST = 4096
 """Ids of the longest sequence: 32 KB."""
 GREEDY = 32
@@ -60,7 +60,7 @@ def _truths(oracle: Oracle, plan: Iterator[tuple[Ids, list[int]]]) -> Iterator[t
 
 def _vocabulary(truths: Sequence[tuple[Truth, list[int]]], vocab_size: int) -> npt.NDArray[np.int64] | None:
     """Choose which logits of a row are kept; None for all of them."""
-    rows = sum(len(positions) for _, positions in truths)
+    rows = sum(len(positions) + 1 for _, positions in truths)  # one more for the ids of what is kept
     room = LOGITS_BUDGET // max(rows, 1)
     if vocab_size <= room:
         return None

@@ -86,7 +86,7 @@ class RowErrors:
     def measure(cls, f32: AnyFloats, r64: AnyFloats) -> RowErrors:
         """Compare two arrays (rows, ...) of the same shape."""
         truth = r64.reshape(len(r64), -1).astype(np.float64, copy=False)
-        with np.errstate(invalid="ignore", over="ignore"):  # what is not finite makes a unit that nothing meets
+        with np.errstate(invalid="ignore", over="ignore"):  # such a unit is met by nothing
             error = f32.reshape(truth.shape).astype(np.float64) - truth
             return cls(
                 peak_error=np.abs(error).max(axis=1),

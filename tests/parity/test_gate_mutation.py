@@ -127,7 +127,7 @@ def other_scale(mutant: Mutant) -> None:
     for node in mutant.nodes("Constant"):
         tensor = mutant.attribute(node, "value").t
         if tensor.data_type == onnx.TensorProto.FLOAT and 0 < numpy_helper.to_array(tensor) < 1:
-            value = np.float32(numpy_helper.to_array(tensor) * (1 + 1e-5))
+            value = np.asarray(numpy_helper.to_array(tensor) * (1 + 1e-5), np.float32)
             tensor.CopyFrom(numpy_helper.from_array(value, tensor.name))
 
 
@@ -249,7 +249,7 @@ def test_another_finite_mask_constant_is_accepted(gate: Gate) -> None:
         for node in mutant.nodes("Constant"):
             tensor = mutant.attribute(node, "value").t
             if tensor.data_type == onnx.TensorProto.FLOAT and numpy_helper.to_array(tensor) < -1e30:
-                tensor.CopyFrom(numpy_helper.from_array(np.float32(-1e9), tensor.name))
+                tensor.CopyFrom(numpy_helper.from_array(np.array(-1e9, np.float32), tensor.name))
                 changed.append(node)
 
     report = gate("portable", other_constant)

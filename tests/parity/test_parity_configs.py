@@ -183,7 +183,7 @@ def test_the_reference_evaluator_agrees_on_the_portable_graph(exported: Exported
     model = bundle.manifest.model
     empty = np.zeros((2, model.n_kv_head, 0, model.cache_head_size), np.float32)
     ids = np.random.default_rng(2).integers(0, model.vocab_size, (2, 9))
-    feeds = {
+    feeds: dict[str, NDArray[Any]] = {
         "input_ids": ids,
         "attention_mask": np.ones_like(ids),
         "position_ids": np.tile(np.arange(9), (2, 1)),
@@ -191,7 +191,7 @@ def test_the_reference_evaluator_agrees_on_the_portable_graph(exported: Exported
     }
     for layer in range(model.n_layer):
         feeds |= {f"past_key_values.{layer}.key": empty, f"past_key_values.{layer}.value": empty}
-    found = evaluator.run(["logits"], feeds)[0]
+    found = np.asarray(evaluator.run(None, feeds)[0])  # type: ignore[index]  # a list, though typed otherwise
     expected = np.stack([numpy_gpt(gpt).logits(row.tolist()) for row in ids])
     assert relative_error(found, expected) < 3e-6
 

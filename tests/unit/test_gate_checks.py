@@ -29,7 +29,8 @@ class EagerDecoder:
     """The surface of the runtime's Decoder; every append computes the whole rows again."""
 
     def __init__(self, gpt: GPT, batch_size: int) -> None:
-        self.gpt, self.rows = gpt, [[] for _ in range(batch_size)]  # type: list[list[int]]
+        self.gpt = gpt
+        self.rows: list[list[int]] = [[] for _ in range(batch_size)]
 
     def compute(self, row: Sequence[int]) -> tuple[Array, list[tuple[Array, Array]]]:
         with torch.no_grad():
