@@ -44,13 +44,16 @@ def rename_mask_length(model: ir.Model, graph: Graph) -> None:
 def _rename_dim(model: ir.Model, made_up: str) -> None:
     """Call a dim TOTAL wherever it occurs, alone or in an expression."""
     word = re.compile(rf"\b{re.escape(made_up)}\b")
+
+    def renamed(dim: int | ir.SymbolicDim) -> int | str | None:
+        if isinstance(dim, int) or dim.value is None:
+            return dim if isinstance(dim, int) else None
+        return TOTAL if dim.value == made_up else word.sub(f"({TOTAL})", dim.value)
+
     made = (output for node in model.graph for output in node.outputs)
     for value in (*model.graph.inputs, *made):
-        for axis, dim in enumerate(value.shape or ()):
-            if not isinstance(dim, int) and dim.value is not None and word.search(dim.value):
-                assert value.shape is not None
-                name = TOTAL if dim.value == made_up else word.sub(f"({TOTAL})", dim.value)
-                value.shape[axis] = ir.SymbolicDim(name)
+        if value.shape is not None:
+            value.shape = ir.Shape([renamed(dim) for dim in value.shape])
 
 
 def check_dims(model: ir.Model, graph: Graph) -> None:
