@@ -17,7 +17,7 @@ import numpy.typing as npt
 from gpt_onnx.runtime import Generation, Sampling
 
 from .cases import Facts, Ids, Level, batches_of, lengths_of, sequences_of
-from .reference import Oracle
+from .reference import Oracle, Refused
 from .tolerance import Ratio
 
 Logits = npt.NDArray[np.float32]
@@ -119,6 +119,15 @@ class Setting:
     def batches(self) -> list[int]:
         """Batch sizes to look at, ascending."""
         return batches_of(self.level, self.facts)
+
+    @property
+    def last_only(self) -> bool:
+        """Whether the program computes the logits of the last position alone."""
+        ids = self.rows(1)[0][: self.facts.within(2)]
+        try:
+            return self.oracle.truth(ids).first > 0
+        except Refused:
+            return False
 
     def rows(self, batch: int, start: int = 0) -> list[Ids]:
         """Return ``batch`` of the sequences whole, from the ``start``-th on, over and over if need be."""

@@ -67,7 +67,9 @@ def check_empty_row(setting: Setting, rows: Sequence[Ids], width: int, side: str
 
 
 def padding_cases(setting: Setting) -> Iterator[Case]:
-    """Both sides at every batch."""
+    """Both sides at every batch; nothing where only the last position has logits."""
+    if setting.last_only:
+        return
     width = setting.facts.within(WIDTH)
     ragged = [max(1, width - 2), max(1, width // 2), 1, width]
     for batch in setting.batches:
