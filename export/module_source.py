@@ -80,8 +80,8 @@ class ModuleSource:
         return [Traced(graph=graph, model=model, sizes=sizes)]
 
     def parameter_names(self) -> Mapping[str, str]:
-        """See Source."""
-        return {name: name.removeprefix(PREFIX) for name, _ in self._wrapped.named_parameters()}
+        """See Source: a tied parameter may be in the graph by any of its names, and has one weight."""
+        return {name: kept.removeprefix(PREFIX) for name, kept in _first_names(self._wrapped).items()}
 
     def weight(self, name: str) -> NDArray[Any]:
         """See Source."""
@@ -150,12 +150,17 @@ def _widened(tensor: Tensor) -> Tensor:
     return tensor.float() if tensor.dtype in NARROW else tensor
 
 
+def _first_names(module: nn.Module) -> dict[str, str]:
+    """Return every name of every parameter with the first name of the same parameter."""
+    first: dict[int, str] = {}
+    named = module.named_parameters(remove_duplicate=False)
+    return {name: first.setdefault(id(parameter), name) for name, parameter in named}
+
+
 def _share_tied(model: ir.Model, wrapped: nn.Module) -> None:
     """Let parameters that are one tensor in the module be one initializer in the graph."""
-    first: dict[int, str] = {}
-    for name, parameter in wrapped.named_parameters(remove_duplicate=False):
-        kept = first.setdefault(id(parameter), name)
-        initializers = model.graph.initializers
+    initializers = model.graph.initializers
+    for name, kept in _first_names(wrapped).items():
         if kept != name and name in initializers and kept in initializers:
             ir.convenience.replace_all_uses_with(initializers[name], initializers[kept])
             del initializers[name]

@@ -1,0 +1,76 @@
+"""ExportOptions: defaults, what follows from them, one sentence for each mistake."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpt_onnx.errors import ConfigError
+from gpt_onnx.export import ExportOptions
+
+
+def test_defaults() -> None:
+    options = ExportOptions()
+    assert options.recorded() == {
+        "target": "cpu",
+        "seq_len": "dynamic",
+        "batch_size": "dynamic",
+        "kv_cache": True,
+        "check": "standard",
+    }
+    assert options.layout == "dynamic"
+    assert options.frozen("seq_len") is None
+    assert options.frozen_sizes == frozenset()
+
+
+@pytest.mark.parametrize(
+    ("options", "layout"),
+    [
+        ({"seq_len": 8}, "static"),
+        ({"batch_size": 8}, "dynamic"),
+        ({"kv_cache": False}, "plain"),
+        ({"kv_cache": False, "seq_len": 8}, "plain"),
+    ],
+)
+def test_layout_follows(options: dict[str, Any], layout: str) -> None:
+    assert ExportOptions(**options).layout == layout
+
+
+def test_frozen_sizes_are_numbers() -> None:
+    options = ExportOptions(seq_len=8, batch_size=3)
+    assert (options.frozen("seq_len"), options.frozen("batch_size")) == (8, 3)
+    assert options.frozen_sizes == {8, 3}
+
+
+def test_no_path_is_recorded() -> None:
+    options = ExportOptions(reference=Path("/secret/r.npz"), tokenizer="/secret/t", config=Path("/secret/c"))
+    assert "secret" not in str(options.recorded())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"target": "gpu"}, "the target is 'gpu'; known are cpu, portable."),
+        ({"check": "thorough"}, "check is 'thorough'; known are none, quick, standard, deep."),
+        ({"kv_cache": "no"}, "kv_cache is 'no'; it must be true or false."),
+        ({"overwrite": 1}, "overwrite is 1; it must be true or false."),
+        (
+            {"check": "none", "reference": Path("r.npz")},
+            "check is 'none' and a reference is given; choose a check that looks at it.",
+        ),
+    ],
+)
+def test_a_mistake_is_told(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as told:
+        ExportOptions(**options)
+    assert str(told.value) == message
+
+
+@pytest.mark.parametrize("name", ["seq_len", "batch_size"])
+@pytest.mark.parametrize("value", [0, -1, 2.0, "8", "", None, True, "Dynamic"])
+def test_a_size_is_dynamic_or_a_positive_integer(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError) as told:
+        ExportOptions(**{name: value})
+    assert str(told.value) == f"{name} is {value!r}; it must be 'dynamic' or an integer of at least 1."

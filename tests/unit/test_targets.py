@@ -1,0 +1,44 @@
+"""The table of targets."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from gpt_onnx.errors import ConfigError
+from gpt_onnx.export import TARGETS, Target
+from gpt_onnx.export.attention import padded_head_size
+from gpt_onnx.export.graphs import GROWING_FORMS, SLOT_FORMS
+from gpt_onnx.export.targets import find_target
+
+
+def test_names_are_the_keys() -> None:
+    assert {name: target.name for name, target in TARGETS.items()} == {"cpu": "cpu", "portable": "portable"}
+
+
+def test_an_entry_cannot_be_changed() -> None:
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        TARGETS["cpu"].opset = 22  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
+def test_every_target_loads_on_every_supported_runtime(target: Target) -> None:
+    """The largest versions that ONNX Runtime 1.20, the oldest that is supported, accepts."""
+    assert (target.ir_version, target.opset) == (10, 21)
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
+def test_every_attention_has_a_form_with_and_without_a_frozen_cache(target: Target) -> None:
+    assert target.attention in GROWING_FORMS
+    assert target.attention in SLOT_FORMS
+
+
+def test_an_unknown_target_is_told_with_those_known() -> None:
+    with pytest.raises(ConfigError, match=r"the target is 'tpu'; known are cpu, portable\."):
+        find_target("tpu")
+
+
+@pytest.mark.parametrize(("size", "multiple", "padded"), [(12, 8, 16), (16, 8, 16), (1, 8, 8), (13, 1, 13)])
+def test_head_sizes_are_padded_up(size: int, multiple: int, padded: int) -> None:
+    assert padded_head_size(size, multiple) == padded
