@@ -1,0 +1,1 @@
+"""The measurements and figures of docs/positions.md; ``scripts/plot_positions.py`` runs them."""
