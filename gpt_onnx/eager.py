@@ -30,8 +30,13 @@ from gpt_onnx.checkpoint import load_model, read_checkpoint
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import InputError, ProviderError
 from gpt_onnx.model import GPT
-from gpt_onnx.model.attention import KeyValue, merge_heads, split_heads
+from gpt_onnx.model.attention import AttentionForm, KeyValue, merge_heads, split_heads
 from gpt_onnx.runtime.bench.serve import serve
+
+NOTES = (
+    "nothing is known of a cache in the source, so eager PyTorch computes the whole sequence for each token, "
+    "and its process holds what the exporter imports as well",
+)
 
 
 class InPlaceAttention:
@@ -62,11 +67,24 @@ class InPlaceAttention:
 
 
 class EagerGPT:
-    """A GPT that generates greedily in eager PyTorch; see the module."""
+    """A GPT that generates greedily in eager PyTorch; see the module.
 
-    def __init__(self, gpt: GPT, device: str = "cpu") -> None:
+    Args:
+        gpt: The model.
+        device: Where it runs.
+        make_attention: Makes the form of attention for a cache that holds so many tokens. It gets a layer's
+            cache as ``past``, and what it returns as present is the layer's cache from then on.
+    """
+
+    def __init__(
+        self,
+        gpt: GPT,
+        device: str = "cpu",
+        make_attention: Callable[[int], AttentionForm] = InPlaceAttention,
+    ) -> None:
         self.gpt = gpt.to(device=device, dtype=torch.float32).eval()
         self.device = device
+        self._make_attention = make_attention
         self.length = 0
         self._buffers: list[KeyValue] = []
         self._positions = torch.empty(0)
@@ -132,9 +150,9 @@ class EagerGPT:
         if gpt.config.embedding_factor != 1.0:
             x = x * gpt.config.embedding_factor
         x = x + self._positions[self.length : end]
-        attention = InPlaceAttention(self.length)
-        for block, buffers in zip(gpt.h, self._buffers, strict=True):
-            x, _ = block(x, attention, buffers)
+        attention = self._make_attention(self.length)
+        for layer, block in enumerate(gpt.h):
+            x, self._buffers[layer] = block(x, attention, self._buffers[layer])
         self._logits = gpt.head(gpt.ln_f(x[:, -1]))
         self.length = end
         tokens: list[int] = self._logits.argmax(-1).tolist()
@@ -213,6 +231,7 @@ class EagerContender:
             "threads": self._threads,
             "vocab_size": self._model.vocab_size,
             "limit": self._model.limit,
+            "notes": NOTES if isinstance(self._model, EagerModule) else (),
             "versions": {"torch": torch.__version__, "numpy": metadata.version("numpy")},
             "details": {**self._model.details, **_card(self._model.device)},
         }

@@ -37,6 +37,7 @@ class BundleContender:
             "threads": self._engine.threads,
             "vocab_size": self._engine.vocab_size,
             "limit": self._engine.limit,
+            "notes": (),
             "versions": {**installed_versions(), "numpy": metadata.version("numpy")},
             "details": {
                 "model": manifest.name,

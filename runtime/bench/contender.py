@@ -21,13 +21,8 @@ from numpy.typing import NDArray
 WARM_STEPS = 3  # steps before the clock starts: caches and thread pools are cold when a process goes on
 
 
-class Contender(Protocol):
+class GreedyModel(Protocol):
     """A model that generates greedily."""
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """What it is, for the report: JSON values."""
-        ...
 
     def start(self, rows: Sequence[Sequence[int]], capacity: int) -> list[int]:
         """Forget everything, take B prompts of one length and return the most likely next token of each.
@@ -44,6 +39,15 @@ class Contender(Protocol):
 
     def scores(self) -> NDArray[np.float32]:
         """Return the logits (B, V) that the last tokens were chosen from."""
+        ...
+
+
+class Contender(GreedyModel, Protocol):
+    """What takes part: a model that describes itself."""
+
+    @property
+    def facts(self) -> Mapping[str, Any]:
+        """What it is, for the report: JSON values."""
         ...
 
 
@@ -69,7 +73,7 @@ class Answer:
 
 
 def run_burst(
-    contender: Contender,
+    contender: GreedyModel,
     rows: Sequence[Sequence[int]],
     new_tokens: int,
     clock: Callable[[], float] = time.perf_counter,
@@ -103,7 +107,7 @@ def _two_best(scores: NDArray[np.float32]) -> tuple[list[int], list[float]]:
     return order[:, 1].tolist(), ((best - second) / scale).tolist()
 
 
-def run_answer(contender: Contender, rows: Sequence[Sequence[int]], new_tokens: int) -> Answer:
+def run_answer(contender: GreedyModel, rows: Sequence[Sequence[int]], new_tokens: int) -> Answer:
     """Generate ``new_tokens`` tokens and note how clear each choice was."""
     tokens = [contender.start(rows, len(rows[0]) + new_tokens - 1)]
     clarity = [_two_best(contender.scores())]

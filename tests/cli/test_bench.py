@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,7 @@ def test_a_module_is_a_source_too(folder: Path, tmp_path: Path) -> None:
     plain, eager = json.loads(result.stdout)["contenders"]
     assert plain["prompts"][0]["versus_eager"]["tokens"]["verdict"] == "same"
     assert eager["details"]["cache"] == "none"
+    assert "computes the whole sequence for each token" in json.loads(result.stdout)["notes"][0]
 
 
 @pytest.mark.parametrize(
@@ -140,3 +143,29 @@ def test_what_cannot_be_measured_is_refused(
     assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_ctrl_c_ends_all_processes_at_once(folder: Path) -> None:
+    command = [
+        sys.executable,
+        "-m",
+        "gpt_onnx",
+        "bench",
+        str(folder / "gqa"),
+        str(folder / "plain"),
+        "-r",
+        "9999",
+    ]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
+        deadline = time.monotonic() + 60
+        while len(workers := children.read_text().split()) < 2 and time.monotonic() < deadline:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert out == ""
+    assert "Traceback" not in err
+    assert len(workers) == 2
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]

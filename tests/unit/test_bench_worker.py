@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import gpt_onnx.runtime.bench
 from gpt_onnx.errors import CheckpointError, GptOnnxError
 from gpt_onnx.runtime.bench.worker import Worker
 
@@ -141,3 +142,13 @@ def test_measuring_imports_neither_torch_nor_onnx_nor_onnxruntime() -> None:
         "assert not {'torch', 'onnx', 'onnxruntime'} & set(sys.modules), sorted(sys.modules)"
     )
     subprocess.run([sys.executable, "-c", program], check=True)
+
+
+def test_the_package_offers_these_names() -> None:
+    assert gpt_onnx.runtime.bench.__all__ == [
+        "BenchPlan",
+        "BenchReport",
+        "ContenderReport",
+        "PromptReport",
+        "bench",
+    ]
