@@ -6,23 +6,21 @@ are padded, masks and positions. Both must get the same numbers.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import onnxruntime as ort
 
 from gpt_onnx.bundle import Bundle
 from gpt_onnx.runtime import Generation, Sampling
+from gpt_onnx.runtime.providers import find_device, import_onnxruntime
 
 from .case import Logits, StepDecoder
 
 ERRORS_ONLY = 3
 Ints = npt.NDArray[np.int64]
 Past = Sequence[Logits]
-
-PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 
 
 def positions_of(mask: Ints) -> Ints:
@@ -34,14 +32,16 @@ class BareGraph:
     """The graph of whole sequences (static bundles: the prefill), with ONNX Runtime's defaults or none."""
 
     def __init__(self, bundle: Bundle, provider: str = "cpu", *, optimised: bool = True) -> None:
+        device = find_device(provider)
+        ort = import_onnxruntime(device)
         options = ort.SessionOptions()
         options.log_severity_level = ERRORS_ONLY
         if not optimised:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
-        kind, _, index = provider.partition(":")
-        chosen = (PROVIDERS[kind], {"device_id": index} if index else {})
         role = "prefill" if bundle.manifest.graph.layout == "static" else "model"
-        self._session = ort.InferenceSession(str(bundle.graph_path(role)), options, providers=[chosen])
+        self._session = ort.InferenceSession(
+            str(bundle.graph_path(role)), options, providers=device.providers
+        )
         self._inputs = [port.name for port in self._session.get_inputs()]
         self._caches = [name for name in self._inputs if name.startswith("past_key_values")]
         self.manifest = bundle.manifest

@@ -109,8 +109,21 @@ def _nudged(module: nn.Module) -> nn.Module:
     return copied
 
 
+def _copied(module: nn.Module) -> nn.Module:
+    try:
+        return copy.deepcopy(module)
+    except Exception as exc:  # whatever a module's own parts raise
+        raise ExportError(
+            f"the module cannot be copied, and its copy in float64 is what the graph is compared with: {exc}."
+        ) from exc
+
+
 class ModuleReference:
-    """A module of anybody's, each length run on its own: nothing is assumed of it."""
+    """A module of anybody's, each length run on its own: nothing is assumed of it.
+
+    Raises:
+        ExportError: if it cannot be copied.
+    """
 
     shares_prefixes = False
 
@@ -119,7 +132,7 @@ class ModuleReference:
         self._f32 = in_dtype(module, torch.float32)
         tensors = [*module.parameters(), *module.buffers()]
         self._device = tensors[0].device if tensors else torch.device("cpu")
-        self._f64: nn.Module | None = copy.deepcopy(module).to(torch.float64)
+        self._f64: nn.Module | None = _copied(module).to(torch.float64)
         self._nudged: nn.Module | None = None
         self._causal: bool | None = None
 

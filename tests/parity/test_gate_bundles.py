@@ -19,6 +19,7 @@ from gpt_onnx.errors import InputError, ParityError
 from gpt_onnx.export import export_bundle
 from gpt_onnx.export.gate import GptReference, ModuleReference, gate_against, run_gate
 from gpt_onnx.model import GPT
+from gpt_onnx.runtime import OnnxGPT
 from gpt_onnx.runtime.verify import verify_bundle
 
 GptMaker = Callable[..., GPT]
@@ -155,6 +156,19 @@ def test_the_higher_levels_pass_too(gpt: GPT, bundle: Path, level: str) -> None:
     report = gate_against(bundle, gpt, level=level, provider="cpu", threads=1)
     assert report.passed, report.summary()
     assert ("variants" in {row.group for row in report.rows}) is (level == "deep")
+
+
+def test_what_stands_behind_the_cache_changes_nothing(gpt: GPT, bundle: Path) -> None:
+    ids = np.random.default_rng(6).integers(0, 97, 30).tolist()
+    found = []
+    for rubbish in (0.0, np.nan):
+        decoder: Any = OnnxGPT.load(bundle, threads=1).decoder(1)
+        decoder.append([ids[:10]])
+        for cache in decoder._caches:
+            cache[:, :, 10:] = rubbish
+        found.append([decoder.append([ids[10:13]], keep="all")[0], decoder.append([ids[13:14]])[0]])
+    for clean, dirty in zip(*found, strict=True):
+        np.testing.assert_array_equal(clean, dirty)
 
 
 def test_a_bundle_against_another_model_differs(bundle: Path, make_gpt: GptMaker) -> None:

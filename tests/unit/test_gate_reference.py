@@ -202,6 +202,13 @@ def test_causality_is_found_out(module: nn.Module, causal: bool) -> None:
     assert ModuleReference(module).causal is causal
 
 
+def test_a_module_that_cannot_be_copied_is_refused() -> None:
+    module = Counter()
+    module.stream = (token for token in IDS)  # type: ignore[assignment]
+    with pytest.raises(ExportError, match="cannot be copied"):
+        ModuleReference(module)
+
+
 def test_a_module_without_logits_is_refused() -> None:
     with pytest.raises(ExportError, match="without logits"):
         logits_in((torch.zeros(()), None))
