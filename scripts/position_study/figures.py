@@ -9,6 +9,7 @@ from typing import Any
 import matplotlib as mpl
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator, NullLocator
 from numpy.typing import NDArray
 
 from gpt_onnx.model.positions import divisors
@@ -154,10 +155,13 @@ def perplexity(measured: PositionLosses) -> Figure:
     axes = figure.subplots()
     axes.axvspan(0, measured.context_length, color=GREEN, alpha=0.1, lw=0, label="trained length")
     axes.fill_between(middle, low, high, color=BLUE, alpha=0.2, lw=0, label="quartiles")
-    axes.plot(middle, median, color=BLUE, marker="o", ms=3, label="median of texts")
-    axes.plot(middle, pooled, color="black", lw=1, ls="--", label="all texts together")
+    axes.plot(middle, median, color=BLUE, marker="o", ms=3, label="median of rows")
+    axes.plot(middle, pooled, color="black", lw=1, ls="--", label="all tokens together")
     axes.axhline(measured.unigram, color=GREY, lw=1, ls=":", label="guessing by word frequency")
     axes.set(xlabel="position", ylabel="perplexity of the next token", yscale="log")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1, 2, 3, 5)))
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    axes.yaxis.set_minor_locator(NullLocator())
     axes.set_xticks(range(0, measured.losses.shape[1] + 1, measured.context_length))
     axes.set_title("the shipped model by position, the same tokens in every eighth")
     axes.legend(loc="lower right")
