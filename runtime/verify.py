@@ -94,9 +94,8 @@ class VerifyReport:
 
     def summary(self) -> str:
         """Say in one sentence what was found."""
-        files = (
-            f"{len(self.manifest.files)} files and {len(self.manifest.graph.graphs)} graph(s) are in order"
-        )
+        graphs = "both graphs" if len(self.manifest.graph.graphs) > 1 else "the graph"
+        files = f"{len(self.manifest.files)} files and {graphs} are in order"
         if not self.computed:
             why = (
                 "the numbers were not computed" if self.provider is None else "it stores no reference logits"
@@ -105,9 +104,11 @@ class VerifyReport:
         if not self.passed:
             return f"{self.path}: {self._fault()}; run it elsewhere, or export it again."
         worst = max((case.max_ratio for case in self.cases), default=0.0)
+        logits = f"{sum(case.logits for case in self.cases):,} logits"
+        greedy = f" and {self.greedy.compared} greedy tokens" if self.greedy else ""
         return (
-            f"{self.path}: {files}, and {sum(case.logits for case in self.cases):,} logits agree with the "
-            f"original on {self.provider}; the largest error is {worst:.0%} of what is accepted."
+            f"{self.path}: {files}, and {logits}{greedy} agree with the original on {self.provider}; "
+            f"the largest error is {worst:.0%} of what is accepted."
         )
 
     def _fault(self) -> str:

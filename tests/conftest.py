@@ -269,7 +269,7 @@ class TinyMaker(Protocol):
 
 
 def export_tiny(folder: Path, config: Mapping[str, Any], seed: int, options: Mapping[str, Any]) -> TinyBundle:
-    """Make a GPT whose logits differ enough to tell tokens apart, and export it."""
+    """Make a GPT that tells tokens apart and does not repeat itself at once, and export it."""
     import torch
 
     from gpt_onnx.config import GPTConfig
@@ -282,6 +282,7 @@ def export_tiny(folder: Path, config: Mapping[str, Any], seed: int, options: Map
         with torch.no_grad():
             for parameter in gpt.parameters():
                 parameter.add_(0.08 * torch.randn_like(parameter))
+            gpt.ln_f.weight.copy_(torch.randn_like(gpt.ln_f.weight))
     export_bundle(gpt, folder, **options)
     return TinyBundle(path=folder, gpt=gpt.double())
 
