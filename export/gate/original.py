@@ -7,6 +7,7 @@ alone.
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
@@ -56,6 +57,11 @@ def _from_npz(path: Path) -> dict[str, Any]:
 
 
 def _from_torch(path: Path) -> dict[str, Any]:
+    with zipfile.ZipFile(path) as archive:  # torch.save compresses nothing; what does may be of any size
+        if packed := [
+            entry.filename for entry in archive.infolist() if entry.compress_type != zipfile.ZIP_STORED
+        ]:
+            raise InputError(f"its member {packed[0]} is compressed")
     loaded = torch.load(path, map_location="cpu", weights_only=True)
     return dict(loaded) if isinstance(loaded, Mapping) else {}
 

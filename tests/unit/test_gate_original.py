@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,6 +102,15 @@ def test_a_damaged_file_is_refused_by_name(tmp_path: Path, suffix: str, content:
     file.write_bytes(content)
     with pytest.raises(InputError, match=r"damaged.*could not be read"):
         read_original(file, FACTS)
+
+
+def test_a_compressed_pt_is_refused(tmp_path: Path) -> None:
+    stored = as_pt(tmp_path / "stored", {"input_ids": IDS, "logits": LOGITS})
+    with zipfile.ZipFile(stored) as source, zipfile.ZipFile(tmp_path / "packed.pt", "w") as target:
+        for entry in source.infolist():
+            target.writestr(entry.filename, source.read(entry), zipfile.ZIP_DEFLATED)
+    with pytest.raises(InputError, match="is compressed"):
+        read_original(tmp_path / "packed.pt", FACTS)
 
 
 def test_a_missing_file_and_an_unknown_kind_are_refused(tmp_path: Path) -> None:
