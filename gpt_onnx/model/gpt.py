@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gpt_onnx.config import GPTConfig
+from gpt_onnx.errors import InputError
 from gpt_onnx.model.attention import AttentionForm, KeyValue, SdpaAttention, causal_mask
 from gpt_onnx.model.block import TransformerBlock, layer_norm
 from gpt_onnx.model.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
@@ -100,14 +101,25 @@ class GPT(nn.Module):
             Logits (B, S, vocab_size), and for each layer keys and values (B, n_kv_head, P + S, head_size).
 
         Raises:
-            InputError: on a sequence or a position beyond a learned position table.
+            InputError: on a sequence or a position beyond a learned position table, and on a mask of another
+                shape.
         """
         past_length = past_key_values[0][0].shape[2] if past_key_values else 0
+        _check_mask(attention_mask, (input_ids.shape[0], past_length + input_ids.shape[1]))
         if position_ids is None and past_length:
             position_ids = (torch.arange(input_ids.shape[1], device=input_ids.device) + past_length)[None]
         plain = attention_mask is None and past_length == 0
         mask = None if plain else causal_mask(input_ids, attention_mask, past_length)
         return self.run(input_ids, SdpaAttention(mask), position_ids, past_key_values)
+
+
+def _check_mask(attention_mask: Tensor | None, shape: tuple[int, int]) -> None:
+    """Refuse a mask for the new tokens alone, or for one sequence of many; either might broadcast unseen."""
+    if attention_mask is not None and attention_mask.shape != shape:
+        raise InputError(
+            f"attention_mask has the shape {list(attention_mask.shape)}; it must be {list(shape)}: "
+            "one row a sequence, one column for each cached and each new token."
+        )
 
 
 def _init_weights(module: nn.Module) -> None:
