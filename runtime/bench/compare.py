@@ -245,5 +245,5 @@ def bench(
         plan=plan,
         environment=replace(environment, versions={**environment.versions, **versions}),
         contenders=contenders,
-        notes=notes + [note for runner in runners for note in runner.facts["notes"]],
+        notes=environment.notes + notes + [note for runner in runners for note in runner.facts["notes"]],
     )

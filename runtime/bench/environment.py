@@ -19,6 +19,8 @@ FLAGS = (
 )
 """Features of a processor that kernels of matrix products are written for."""
 
+BUSY = 0.75  # processes that want to run, a core: with more of them, contenders wait for their turns
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Environment:
@@ -43,6 +45,16 @@ class Environment:
     python: str
     versions: Mapping[str, str]
     """Of the packages that computed."""
+
+    @property
+    def notes(self) -> list[str]:
+        """Return a sentence if other programs kept the machine busy before the measurement."""
+        if self.load_average is None or self.load_average <= BUSY * self.usable_cores:
+            return []
+        return [
+            f"the machine was busy (load average {self.load_average:.1f} on {self.usable_cores} cores): "
+            "times mean little, and ratios less than on a quiet machine"
+        ]
 
 
 def _cpuinfo(path: Path) -> dict[str, str]:

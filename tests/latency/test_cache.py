@@ -49,6 +49,7 @@ def test_a_step_does_not_depend_on_the_capacity(decoders: list[Decoder], settle:
     assert settle(measure, 0.8) >= 0.8
 
 
+@pytest.mark.slow
 def test_a_step_beats_computing_256_tokens_anew(
     exported: Callable[..., Path], threads: int, settle: Any
 ) -> None:

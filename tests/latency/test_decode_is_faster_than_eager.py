@@ -16,6 +16,8 @@ DECODE, TTFT = 1.0, 0.6
 """How many times faster the bundle must be at least. A prompt is mostly large matrix products, at which both
 libraries are good, so no more is asked than that the bundle is not much slower."""
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def measure(exported: Callable[..., Path], checkpoint: Path, threads: int) -> Callable[[int], BenchReport]:

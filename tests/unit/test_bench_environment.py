@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from gpt_onnx.runtime.bench.environment import cpu_facts, describe
@@ -41,6 +42,13 @@ def test_the_environment_counts_the_cores_that_may_be_used() -> None:
     assert 1 <= environment.usable_cores <= (os.cpu_count() or 1)
     assert environment.threads == 1
     assert "gpt-onnx" in environment.versions
+
+
+def test_a_busy_machine_is_said() -> None:
+    environment = replace(describe(threads=1), usable_cores=2, load_average=6.04)
+    assert "load average 6.0 on 2 cores" in environment.notes[0]
+    assert replace(environment, load_average=0.3).notes == []
+    assert replace(environment, load_average=None).notes == []
 
 
 def test_the_peak_of_memory_is_not_below_the_present() -> None:
