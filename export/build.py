@@ -14,12 +14,17 @@ from .gpt_source import Source, Traced
 from .graphs import PAST
 from .options import ExportOptions
 from .passes import CACHED_PASSES, PASSES, run_passes
-from .promises import BakedSizeError, check_dims, check_no_example_size, rename_mask_length
-from .targets import Target, find_target
+from .promises import (
+    BakedSizeError,
+    check_dims,
+    check_no_example_size,
+    check_operators,
+    rename_mask_length,
+)
+from .targets import MICROSOFT, STANDARD, Target, find_target
 from .weights import bind, collect_parameters, collect_tables
 
 DATA_FILE = "onnx/model.onnx_data"
-FUSED_DOMAIN = "com.microsoft"
 TRACES = 3  # at most: another trace tells a size of the example from a number of the model's own
 
 Progress = Callable[[str, int, int], None]
@@ -34,6 +39,7 @@ def _rewrite(traced: Traced, source: Source, target: Target) -> dict[str, int]:
         if name in model.graph.initializers:
             model.graph.initializers[name].const_value = None  # to no pass a constant
     fired = run_passes(model, CACHED_PASSES if _grows(graph.inputs) else PASSES)
+    check_operators(model, target.domains if source.attention is None else (STANDARD,))
     rename_mask_length(model, graph)
     check_dims(model, graph)
     dynamic = {dim for dims in graph.inputs.values() for dim in dims if isinstance(dim, str)}
@@ -52,9 +58,9 @@ def _stamp(model: ir.Model, role: str, target: Target) -> None:
     model.ir_version = target.ir_version
     model.graph.name = role
     model.producer_name, model.producer_version = "gpt-onnx", gpt_onnx.__version__
-    fused = any(node.domain == FUSED_DOMAIN for node in model.graph)
+    fused = any(node.domain == MICROSOFT for node in model.graph)
     model.opset_imports.clear()
-    model.opset_imports.update({"": target.opset} | ({FUSED_DOMAIN: 1} if fused else {}))
+    model.opset_imports.update({STANDARD: target.opset} | ({MICROSOFT: 1} if fused else {}))
 
 
 def _traced(source: Source, options: ExportOptions) -> tuple[list[Traced], dict[str, int]]:

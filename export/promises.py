@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from .graphs import TOTAL, Dims, Graph
 from .passes import KEEP
 from .passes._graph import dims_of, is_parameter
 
+_GRAPH_KINDS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
 LONGEST_SHAPE = 8  # a constant with more elements is a range or a table, not a shape
 
 
@@ -75,6 +76,30 @@ def _check_one(value: ir.Value, promised: Dims) -> None:
             f"{value.name} came out of the trace with the dims {found}; {list(promised)} were promised. "
             "The module fixes a size that was to stay dynamic."
         )
+
+
+def check_operators(model: ir.Model, domains: Collection[str]) -> None:
+    """Look for operators of other domains, and for those that hold a graph of their own.
+
+    Args:
+        model: The graph.
+        domains: The domains that the target may use.
+
+    Raises:
+        ExportError: naming the first.
+    """
+    for node in model.graph:
+        name = f"{node.domain}::{node.op_type}".removeprefix("::")
+        if node.domain not in domains:
+            raise ExportError(
+                f"the trace uses the operator {name}, which the target's runtimes do not have; "
+                "replace what makes it by plain operations."
+            )
+        if any(attribute.type in _GRAPH_KINDS for attribute in node.attributes.values()):
+            raise ExportError(
+                f"the trace has the branch or loop {name}; a graph of ours has none: replace it by "
+                "torch.where or by a fixed number of steps."
+            )
 
 
 def check_no_example_size(model: ir.Model, sizes: Mapping[str, int], names: set[str]) -> None:

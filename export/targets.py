@@ -10,6 +10,9 @@ from dataclasses import dataclass
 
 from gpt_onnx.errors import ConfigError
 
+STANDARD = ""
+MICROSOFT = "com.microsoft"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
@@ -18,6 +21,8 @@ class Target:
     name: str
     attention: str
     """"gqa": com.microsoft::GroupQueryAttention, cache in place; "decomposed": standard operators only."""
+    domains: tuple[str, ...]
+    """Whose operators the graph may use; "" are the standard ones."""
     opset: int
     """Version of the standard operators."""
     ir_version: int
@@ -35,6 +40,7 @@ TARGETS: Mapping[str, Target] = {
         Target(
             name="cpu",
             attention="gqa",
+            domains=(STANDARD, MICROSOFT),
             opset=21,
             ir_version=10,
             head_size_multiple=8,
@@ -44,6 +50,7 @@ TARGETS: Mapping[str, Target] = {
         Target(
             name="portable",
             attention="decomposed",
+            domains=(STANDARD,),
             opset=21,
             ir_version=10,
             head_size_multiple=1,

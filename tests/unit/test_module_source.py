@@ -251,6 +251,27 @@ def test_a_size_of_the_example_that_the_model_has_too_is_no_error(tmp_path: Path
     assert report.manifest.model.vocab_size == V
 
 
+class Smallest(nn.Module):
+    """Weights of 100 bytes, which stay in the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(5, 5)
+
+    def forward(self, idx: Tensor) -> Any:
+        return self.table(idx)
+
+
+def test_a_module_may_be_too_small_for_a_data_file(tmp_path: Path, run_ort: Any) -> None:
+    module = Smallest()
+    report = export_bundle(module, tmp_path / "bundle", check="none")
+    assert report.manifest.graph.data is None
+    assert [path.name for path in (tmp_path / "bundle/onnx").iterdir()] == ["model.onnx"]
+    ids = np.array([[4, 2]])
+    found = run_ort(tmp_path / "bundle/onnx/model.onnx", {"input_ids": ids})["logits"]
+    np.testing.assert_array_equal(found, _expected(module, ids))
+
+
 def test_our_own_gpt_keeps_its_cache_and_a_changed_one_is_foreign(make_gpt: Any) -> None:
     from gpt_onnx.model import GPT
 

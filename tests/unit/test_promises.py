@@ -9,7 +9,13 @@ from torch import nn
 
 from gpt_onnx.errors import ExportError
 from gpt_onnx.export.graphs import TOTAL, Graph
-from gpt_onnx.export.promises import BakedSizeError, check_dims, check_no_example_size, rename_mask_length
+from gpt_onnx.export.promises import (
+    BakedSizeError,
+    check_dims,
+    check_no_example_size,
+    check_operators,
+    rename_mask_length,
+)
 
 TEXT = """(int64[B, S] input_ids, int64[B, s53] attention_mask) => (float[B, S, 7] logits)
     <float[B, s53] one, float[s53, "2*s53"] two> {
@@ -112,3 +118,20 @@ def test_a_frozen_size_may_be_a_constant(parse: Any) -> None:
 def test_a_parameter_is_no_constant(parse: Any) -> None:
     model = parse(f"(float[B, S] x) => (float[B, S] y) {BAKED['an initializer']}", ("shape",))
     check_no_example_size(model, {"S": 97}, {"S"})
+
+
+def test_operators_of_the_promised_domains_are_accepted(parse: Any) -> None:
+    model = parse("(float[B] x) => (float[B] y) { y = Tanh(x) }")
+    model.graph[0].domain = "com.microsoft"
+    check_operators(model, ("", "com.microsoft"))
+    with pytest.raises(ExportError, match=r"the trace uses the operator com.microsoft::Tanh, which"):
+        check_operators(model, ("",))
+
+
+def test_a_branch_is_refused(parse: Any) -> None:
+    model = parse("""(bool c, float[B] x) => (float[B] y) {
+        y = If (c) <then_branch = g1 () => (float[B] a) { a = Sin(x) },
+                    else_branch = g2 () => (float[B] b) { b = Cos(x) }>
+    }""")
+    with pytest.raises(ExportError, match="the trace has the branch or loop If; a graph of ours has none"):
+        check_operators(model, ("",))
