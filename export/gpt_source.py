@@ -20,7 +20,7 @@ from gpt_onnx.bundle import ModelInfo
 from gpt_onnx.checkpoint import Checkpoint, TokenizerFiles, load_model
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError
-from gpt_onnx.model import GPT
+from gpt_onnx.model import GPT, skeleton
 
 from .attention import padded_head_size
 from .gate.reference import GptReference, Reference
@@ -153,8 +153,7 @@ class GptSource:
 
     def parameter_names(self) -> Mapping[str, str]:
         """See Source: every graph's module holds the GPT as ``gpt``."""
-        with torch.device("meta"):
-            return {f"gpt.{name}": name for name, _ in GPT(self.config).named_parameters()}
+        return {f"gpt.{name}": name for name, _ in skeleton(self.config).named_parameters()}
 
     def weight(self, name: str) -> NDArray[Any]:
         """See Source."""
@@ -163,8 +162,6 @@ class GptSource:
     def model_info(self, options: ExportOptions) -> ModelInfo:
         """See Source."""
         config, multiple = self.config, find_target(options.target).head_size_multiple
-        with torch.device("meta"):
-            parameters = GPT(config).parameter_count()
         return ModelInfo(
             vocab_size=config.vocab_size,
             context_length=config.context_length,
@@ -174,7 +171,7 @@ class GptSource:
             n_kv_head=config.n_kv_head,
             head_size=config.head_size,
             cache_head_size=padded_head_size(config.head_size, multiple),
-            parameters=parameters,
+            parameters=skeleton(config).parameter_count(),
         )
 
     def reference(self) -> Reference:

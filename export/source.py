@@ -10,7 +10,7 @@ from torch import nn
 
 from gpt_onnx.checkpoint import find_shipped, read_checkpoint
 from gpt_onnx.errors import InputError
-from gpt_onnx.model import GPT
+from gpt_onnx.model import GPT, skeleton
 
 from .gpt_source import GptSource, Source
 from .module_source import ModuleSource
@@ -61,9 +61,7 @@ def _is_our_gpt(module: nn.Module) -> TypeGuard[GPT]:
     """Whether a module computes what GPT does: a subclass, or one with a part exchanged, may not."""
     if type(module) is not GPT:
         return False
-    with torch.device("meta"):
-        fresh = GPT(module.config)
-    return _anatomy(fresh) == _anatomy(module)
+    return _anatomy(skeleton(module.config)) == _anatomy(module)
 
 
 def _anatomy(module: nn.Module) -> tuple[dict[str, type], dict[str, torch.Size]]:

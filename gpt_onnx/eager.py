@@ -24,7 +24,6 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
-from torch.overrides import TorchFunctionMode
 
 from gpt_onnx.checkpoint import load_model, read_checkpoint
 from gpt_onnx.config import GPTConfig
@@ -237,20 +236,6 @@ class EagerContender:
         }
 
 
-class _Uninitialised(TorchFunctionMode):
-    """Leave new weights as they are; the checkpoint replaces them.
-
-    To draw random numbers for weights without memory, PyTorch imports a computer algebra system, which is
-    none of a model's load time or memory.
-    """
-
-    def __torch_function__(
-        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
-    ) -> Any:
-        given = kwargs or {}
-        return given["tensor"] if func is nn.init.normal_ else func(*args, **given)
-
-
 def _card(device: str) -> dict[str, str]:
     return {} if device == "cpu" else {"card": torch.cuda.get_device_name(device)}
 
@@ -262,9 +247,7 @@ def load_eager(source: str, device: str = "cpu") -> EagerGPT | EagerModule:
         CheckpointError, InputError, ExportError: if the source cannot be used.
     """
     if ".py:" not in source:
-        with _Uninitialised():
-            gpt = load_model(read_checkpoint(source, tokenizer="none"))
-        return EagerGPT(gpt, device)
+        return EagerGPT(load_model(read_checkpoint(source, tokenizer="none")), device)
     from gpt_onnx.export.gate import logits_in  # only here: the exporter's imports take time and memory
     from gpt_onnx.export.user_code import load_module
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from gpt_onnx.checkpoint.reader import Checkpoint
-from gpt_onnx.model import GPT
+from gpt_onnx.model import GPT, skeleton
 
 
 def load_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> GPT:
@@ -14,8 +14,7 @@ def load_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> GP
     Raises:
         CheckpointError: if a weight holds NaN or infinity.
     """
-    with torch.device("meta"):
-        model = GPT(checkpoint.config)
+    model = skeleton(checkpoint.config)
     state = {name: checkpoint.tensor(name).to(dtype) for name in checkpoint.tensors}
     model.load_state_dict(state, assign=True)
     return model.requires_grad_(True).eval()

@@ -26,7 +26,7 @@ from gpt_onnx.checkpoint.safetensors import TensorInfo, read_array, read_header
 from gpt_onnx.checkpoint.tokenizer_files import TokenizerFiles, read_tokenizer
 from gpt_onnx.config import GPTConfig, read_json_object
 from gpt_onnx.errors import CheckpointError
-from gpt_onnx.model import GPT
+from gpt_onnx.model import skeleton
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
@@ -133,9 +133,7 @@ def _check_folder(folder: Path) -> None:
 
 def expected_shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:
     """Return the name and shape of every weight that a model of this configuration has."""
-    with torch.device("meta"):
-        state = GPT(config).state_dict()
-    return {name: tuple(tensor.shape) for name, tensor in state.items()}
+    return {name: tuple(tensor.shape) for name, tensor in skeleton(config).state_dict().items()}
 
 
 def _check_against_model(path: Path, tensors: Mapping[str, TensorInfo], config: GPTConfig) -> None:

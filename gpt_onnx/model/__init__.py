@@ -4,6 +4,7 @@ from gpt_onnx.model.attention import MultiHeadAttention
 from gpt_onnx.model.block import FeedForward, TransformerBlock
 from gpt_onnx.model.gpt import GPT
 from gpt_onnx.model.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
+from gpt_onnx.model.skeleton import skeleton
 
 __all__ = [
     "GPT",
@@ -12,4 +13,5 @@ __all__ = [
     "MultiHeadAttention",
     "SinusoidalPositionalEncoding",
     "TransformerBlock",
+    "skeleton",
 ]

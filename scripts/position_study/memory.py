@@ -7,11 +7,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from gpt_onnx.config import GPTConfig, named_config
-from gpt_onnx.model import GPT
+from gpt_onnx.model import skeleton
 
 from .encodings import Shipped, export_graph, run_graph
 
@@ -45,8 +44,7 @@ class TableCost:
 
 def model_parameters(config: GPTConfig) -> int:
     """Count a model's parameters without making them."""
-    with torch.device("meta"):
-        return GPT(config).parameter_count()
+    return skeleton(config).parameter_count()
 
 
 def table_costs(names: Sequence[str] = NAMES) -> list[TableCost]:
