@@ -8,7 +8,7 @@ provider.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -65,7 +65,7 @@ def as_batch(batch: IdBatch, vocab_size: int, what: str = "prompt") -> list[Ids]
         raise InputError(f"{what} is a {type(batch).__name__}; it must be a list of token ids.")
     if len(batch) == 0:
         raise InputError(f"{what} is empty; give at least one token id.")
-    rows: Iterable[Any] = batch if _is_row(batch[0]) else [batch]
+    rows: Any = batch if _is_row(batch[0]) else [batch]
     ids = [as_ids(row, vocab_size, f"{what} {index}") for index, row in enumerate(rows)]
     if empty := [index for index, row in enumerate(ids) if row.size == 0]:
         raise InputError(f"{what} {empty[0]} is empty; give at least one token id.")
