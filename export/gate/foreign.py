@@ -40,8 +40,8 @@ def logits_in(result: object) -> Tensor:
     if isinstance(result, Mapping):
         found = result["logits"] if "logits" in result else next(iter(result.values()), None)
         return logits_in(found)
-    if hasattr(result, "logits"):
-        return logits_in(result.logits)
+    if (logits := getattr(result, "logits", None)) is not None:
+        return logits_in(logits)
     for part in result if isinstance(result, tuple | list) else ():
         if isinstance(part, Tensor) and part.is_floating_point() and part.dim() >= 2:
             return part

@@ -75,17 +75,21 @@ class EagerEngine:
         if self.limit is not None and mask.sum(axis=1).max() > self.limit:
             raise InputError("too long")
         out = np.zeros((*ids.shape, 31), np.float32)
-        for row, real, place in zip(ids, mask, out, strict=True):
+        for index, (row, real) in enumerate(zip(ids, mask, strict=True)):
             if real.any():
-                place[real == 1] = self.decoder(1).append([row[real == 1].tolist()], "all")[0]
+                out[index, real == 1] = self.decoder(1).append([row[real == 1].tolist()], "all")[0]
         return out
 
     def generate(
-        self, prompts: Sequence[Sequence[int]], count: int, sampling: Any, *, ignore_eos: bool = False
+        self,
+        prompts: Sequence[Sequence[int]],
+        max_new_tokens: int,
+        sampling: Any,
+        *,
+        ignore_eos: bool = False,
     ) -> list[Generation]:
-        return [
-            Generation(ids=self.continued(list(prompt), count), finish_reason="length") for prompt in prompts
-        ]
+        tokens = [self.continued(list(prompt), max_new_tokens) for prompt in prompts]
+        return [Generation(ids=ids, finish_reason="length") for ids in tokens]
 
     def continued(self, ids: list[int], count: int) -> tuple[int, ...]:
         start, decoder = len(ids), self.decoder(1)
