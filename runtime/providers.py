@@ -9,7 +9,9 @@ its libraries; here each of these is a ProviderError.
 
 from __future__ import annotations
 
+import contextlib
 import importlib
+import io
 import os
 import re
 from collections.abc import Mapping
@@ -27,6 +29,9 @@ EXTRAS: Mapping[str, str] = {"cpu": "onnxruntime", "cuda": "onnxruntime-gpu"}
 """Each kind of device with the package that its extra of gpt-onnx installs."""
 MADE_FOR: Mapping[str, str] = {"cuda": "cuda"}
 """Targets whose bundles are made for something else than the CPU."""
+
+CUDA_OPTIONS: Mapping[str, str] = {"use_tf32": "0"}
+"""TF32 keeps 10 bits of a float32's mantissa, a thousand times the error that a float32 bundle is held to."""
 
 _NAME = re.compile(r"(cpu|cuda)(?::([0-9]{1,3}))?", re.ASCII)
 
@@ -55,7 +60,7 @@ class Device:
         """Return what InferenceSession takes; integer arithmetic on shapes stays on the CPU beside CUDA."""
         if self.kind == "cpu":
             return [self.provider]
-        return [(self.provider, {"device_id": self.index}), PROVIDERS["cpu"]]
+        return [(self.provider, {"device_id": self.index, **CUDA_OPTIONS}), PROVIDERS["cpu"]]
 
 
 def find_device(name: str, target: str = "cpu") -> Device:
@@ -115,6 +120,16 @@ def check_packages(device: Device, installed: Mapping[str, str]) -> None:
         )
 
 
+def _load_cuda_libraries(ort: Any) -> None:
+    """Load CUDA and cuDNN from the packages that pip installed, where the system has none of its own.
+
+    What ONNX Runtime prints about a library that it lacks is dropped: the session says so, as an error.
+    """
+    if hasattr(ort, "preload_dlls"):  # since 1.21
+        with contextlib.redirect_stdout(io.StringIO()):
+            ort.preload_dlls(directory="")
+
+
 def import_onnxruntime(device: Device) -> Any:
     """Return the module ``onnxruntime``, which can run on ``device``.
 
@@ -139,6 +154,8 @@ def import_onnxruntime(device: Device) -> Any:
             f"{device.name} is asked for, and onnxruntime {ort.__version__} has only {', '.join(available)}; "
             f"install it with pip install 'gpt-onnx[{device.kind}]'."
         )
+    if device.kind == "cuda":
+        _load_cuda_libraries(ort)
     return ort
 
 

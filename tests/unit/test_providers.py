@@ -164,3 +164,31 @@ def test_a_portable_bundle_runs_wholly_on_cuda(tiny_bundle: Any) -> None:
 
     nodes = placement(tiny_bundle("portable").path, provider="cuda")
     assert not floats_off(nodes, "CUDAExecutionProvider")
+
+
+def test_cuda_libraries_of_pip_are_loaded_and_nothing_is_printed(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    asked: list[str] = []
+
+    def preload_dlls(directory: str) -> None:
+        asked.append(directory)
+        print("no such library")
+
+    build = SimpleNamespace(
+        __version__="1.30.0",
+        get_available_providers=lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"],
+        preload_dlls=preload_dlls,
+    )
+    monkeypatch.setattr(
+        "gpt_onnx.runtime.providers.installed_versions", lambda: {"onnxruntime-gpu": "1.30.0"}
+    )
+    fake_import(monkeypatch, lambda: build)
+    assert import_onnxruntime(CUDA) is build
+    assert asked == [""]
+    assert capsys.readouterr().out == ""
+
+
+def test_a_float32_bundle_is_not_computed_in_tf32() -> None:
+    name, options = CUDA.providers[0]
+    assert (name, options["use_tf32"]) == ("CUDAExecutionProvider", "0")
