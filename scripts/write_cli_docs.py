@@ -27,14 +27,14 @@ differ, 130 interrupted.
 
 def sections() -> Iterator[tuple[str, str]]:
     """Yield the title and the help text of the group and of each command."""
-    context = click.Context(cli, info_name="gpt-onnx", max_content_width=WIDTH, terminal_width=WIDTH)
+    context = click.Context(
+        cli, info_name="gpt-onnx", terminal_width=WIDTH, help_option_names=["-h", "--help"]
+    )
     yield "gpt-onnx", cli.get_help(context)
     for name in (name for names in SECTIONS.values() for name in names):
         command = cli.get_command(context, name)
         assert command is not None
-        inner = click.Context(
-            command, info_name=name, parent=context, max_content_width=WIDTH, terminal_width=WIDTH
-        )
+        inner = click.Context(command, info_name=name, parent=context, terminal_width=WIDTH)
         yield f"gpt-onnx {name}", command.get_help(inner)
 
 

@@ -41,7 +41,9 @@ class LazyGroup(click.Group):
         """Write the commands by section, each with its first sentence."""
         for title, names in SECTIONS.items():
             commands = {name: self.get_command(ctx, name) for name in names}
-            rows = [(name, command.get_short_help_str(80)) for name, command in commands.items() if command]
+            rows = [
+                (name, command.get_short_help_str(limit=80)) for name, command in commands.items() if command
+            ]
             with formatter.section(title):
                 formatter.write_dl(rows)
 

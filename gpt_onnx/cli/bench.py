@@ -103,7 +103,7 @@ def command(
     provider: str,
     as_json: bool,
 ) -> None:
-    """Measure load time, time to the first token, decoding speed and peak memory of each BUNDLE.
+    """Time each BUNDLE: loading, first token, decoding; and its peak memory.
 
     With --against, also of the same weights in eager PyTorch with a key-value cache of its own. Every
     contender runs in its own process, takes short turns with the others, is stopped outside of them, and gets

@@ -126,7 +126,7 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None] | None]:
     help="input_ids and logits that the original program wrote (safetensors, npz, pt), compared as well.",
 )
 def command(source: str | None, output: Path | None, as_json: bool, **options: Any) -> None:
-    """Export a GPT to a bundle, and publish it only if it computes the same numbers.
+    """Export a GPT to a bundle, if it computes the same numbers.
 
     SOURCE is a checkpoint folder (config.json and model.safetensors), or FILE.py:NAME, a torch.nn.Module or a
     function that returns one; that runs the code in FILE.py. Without SOURCE, inside a clone, it is the model

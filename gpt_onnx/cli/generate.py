@@ -144,7 +144,7 @@ _BUNDLE_OR = "the bundle's, else {}"
 def command(
     bundle: Path, prompt: tuple[str, ...], file: str | None, prompt_ids: tuple[list[int], ...], **options: Any
 ) -> None:
-    r"""Continue text with BUNDLE, as an exported model computes it; PyTorch is not needed.
+    r"""Continue text with BUNDLE; PyTorch is not needed.
 
     \b
     gpt-onnx generate bundle -p "My fellow citizens," -n 100 -s 1

@@ -149,8 +149,9 @@ def command(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Train a GPT on CORPUS, files of UTF-8 text or folders of .txt files, and keep the best checkpoint.
+    """Train a GPT on text, and keep the best checkpoint.
 
+    CORPUS is files of UTF-8 text, or folders of .txt files, one document each; one named twice counts twice.
     A byte-level BPE is trained first. Ctrl-C stops after the step at hand, and --resume goes on from there; a
     run that was killed goes on from its last validation.
     """

@@ -114,7 +114,7 @@ def command(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    r"""Check BUNDLE on this machine: its hashes, its graphs, and the numbers that they compute.
+    r"""Check BUNDLE on this machine: hashes, graphs, and the numbers they compute.
 
     The bundle carries logits that its model computed in float64; they are computed again here, on this
     provider. PyTorch is not needed for that, but it is for --against.
