@@ -12,7 +12,7 @@ import click
 
 from gpt_onnx.cli._console import is_quiet, note, plain_warnings
 from gpt_onnx.cli._options import bundle_argument, json_option, provider_option, threads_option
-from gpt_onnx.errors import ParityError
+from gpt_onnx.errors import InputError, ParityError
 
 if TYPE_CHECKING:
     from gpt_onnx.bundle import Manifest
@@ -81,6 +81,22 @@ def _print(report: VerifyReport, gate: GateReport | None) -> None:
         click.echo(line)
 
 
+def _write_page(page: Path, found: dict[str, Any], report: VerifyReport, gate: GateReport | None) -> None:
+    """Write the HTML page, whether the result is good or not.
+
+    Raises:
+        InputError: if the file cannot be written.
+    """
+    from gpt_onnx.cli._html_report import html_report
+
+    verdict = " ".join([report.summary(), *([gate.summary()] if gate is not None else [])])
+    text = html_report(found, report.manifest, verdict, caveats(report.manifest))
+    try:
+        page.write_text(text, encoding="utf-8")
+    except OSError as exc:
+        raise InputError(f"{page} could not be written: {exc.strerror or exc}; name another file.") from exc
+
+
 def _fail_if_different(report: VerifyReport, gate: GateReport | None) -> None:
     report.raise_if_failed()
     if gate is not None and not gate.passed:
@@ -102,6 +118,13 @@ def _fail_if_different(report: VerifyReport, gate: GateReport | None) -> None:
     show_default=True,
     help="How thoroughly to compare with SOURCE.",
 )
+@click.option(
+    "--report",
+    "page",
+    type=click.Path(path_type=Path),
+    metavar="FILE.html",
+    help="Write the result as one HTML page as well.",
+)
 @provider_option
 @threads_option
 @json_option
@@ -110,6 +133,7 @@ def command(
     files_only: bool,
     against: str | None,
     level: str,
+    page: Path | None,
     provider: str,
     threads: int | None,
     as_json: bool,
@@ -130,8 +154,10 @@ def command(
     with plain_warnings():
         report = _verify(bundle, files_only, provider, threads)
         gate = None if against is None else _compare(bundle, against, level, provider, threads)
+    found: dict[str, Any] = report.to_json() | {"against": None if gate is None else gate.to_json()}
+    if page is not None:
+        _write_page(page, found, report, gate)
     if as_json:
-        found: dict[str, Any] = report.to_json() | {"against": None if gate is None else gate.to_json()}
         click.echo(json.dumps(found, sort_keys=True))
     else:
         _print(report, gate)
