@@ -67,8 +67,8 @@ def check_empty_row(setting: Setting, rows: Sequence[Ids], width: int, side: str
 
 
 def padding_cases(setting: Setting) -> Iterator[Case]:
-    """Both sides at every batch; nothing where only the last position has logits."""
-    if setting.last_only:
+    """Both sides at every batch; nothing where only the last position, or only one length, has logits."""
+    if setting.last_only or setting.facts.only_length is not None:
         return
     width = setting.facts.within(WIDTH)
     ragged = [max(1, width - 2), max(1, width // 2), 1, width]

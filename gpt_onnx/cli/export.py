@@ -162,12 +162,13 @@ def describe(report: BundleReport) -> dict[str, Any]:
         "payload_bytes": report.payload_bytes,
         "checked": manifest.checked,
         "compared_with_original": manifest.compared_with_original,
+        "notes": list(report.notes),
         "parity": report.gate.to_json() if report.gate else None,
     }
 
 
 def _print(report: BundleReport) -> None:
-    """Print the gate's table and one line that says what was made."""
+    """Print the gate's table, what the user should know, and one line that says what was made."""
     from rich.console import Console
 
     from gpt_onnx.cli._parity_table import parity_table
@@ -175,6 +176,8 @@ def _print(report: BundleReport) -> None:
     manifest = report.manifest
     if report.gate is not None:
         Console().print(parity_table(report.gate.rows))
+    for line in report.notes:
+        click.echo(line)
     checked = "checked" if manifest.checked else "NOT checked"
     click.echo(
         f"{report.path}: {manifest.model.parameters:,} parameters, {report.nbytes:,} bytes, {checked} "

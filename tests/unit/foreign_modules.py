@@ -1,5 +1,5 @@
 # mypy: ignore-errors
-# ruff: noqa: RUF059, E501
+# ruff: noqa: RUF059
 """GPTs as people write them by hand, untyped, for the exporter to take as they are; no test in here.
 
 ``walk_through`` is the block-by-block GPT of from-scratch walk-throughs: a position table filled by slice
