@@ -55,14 +55,15 @@ def test_json_is_one_object_and_a_drawn_seed_is_printed(texts: Path) -> None:
     assert result.stderr.startswith("seed: ")
 
 
+@pytest.mark.slow
 def test_ctrl_c_stops_the_run_and_resume_goes_on_bit_for_bit(texts: Path) -> None:
-    options = ("--steps", "3000", "--validate-every", "500")
+    options = ("--steps", "1500", "--validate-every", "250")
     process = subprocess.Popen(
         [sys.executable, *arguments(texts, "parts", *options)], stderr=subprocess.PIPE, text=True
     )
     assert process.stderr is not None
     seed = process.stderr.readline().split()[1]
-    assert process.stderr.readline().startswith("step 500/3000")
+    assert process.stderr.readline().startswith("step 250/1500")
     process.send_signal(signal.SIGINT)
     begun = time.monotonic()
     _, rest = process.communicate(timeout=30)

@@ -3,13 +3,17 @@
 import tomllib
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from tokenizers import Tokenizer
 
 import gpt_onnx
+from gpt_onnx.checkpoint import load_model, read_checkpoint
 from gpt_onnx.config import GPTConfig, named_config, named_configs
 from gpt_onnx.errors import ConfigError
 from gpt_onnx.model import GPT
+from gpt_onnx.train.evaluate import bits_per_byte, mean_loss
 
 FOLDER = Path(gpt_onnx.__file__).resolve().parent.parent / "models"
 
@@ -72,6 +76,29 @@ def test_the_shipped_model_is_small_and_sinusoidal() -> None:
     config = named_config("sotu")
     assert (config.position, config.vocab_size, config.context_length) == ("sinusoidal", 4096, 512)
     assert 5_000_000 <= parameters(config) <= 7_500_000
+
+
+def test_the_shipped_checkpoint_is_stored_in_half_precision_within_16_mb() -> None:
+    assert sum(entry.stat().st_size for entry in (FOLDER / "sotu").iterdir()) <= 16_000_000
+    checkpoint = read_checkpoint(FOLDER / "sotu")
+    assert {info.dtype for info in checkpoint.tensors.values()} == {"F16"}
+    assert checkpoint.config == named_config("sotu").replace(dropout=checkpoint.config.dropout)
+
+
+def test_the_validation_excerpt_is_about_200_kb_of_whole_addresses() -> None:
+    text = (FOLDER / "sotu" / "validation.txt").read_text(encoding="utf-8")
+    assert 190_000 <= len(text.encode()) <= 200_000
+    assert len(text.split("\n\n")) == 5
+
+
+def test_the_shipped_model_predicts_text_that_it_was_not_trained_on() -> None:
+    """A sixth of the excerpt; the card gives the figure for all validation texts."""
+    checkpoint = read_checkpoint(FOLDER / "sotu")
+    assert checkpoint.tokenizer is not None
+    text = (FOLDER / "sotu" / "validation.txt").read_text(encoding="utf-8")[:32_000]
+    ids = [0, *Tokenizer.from_str(checkpoint.tokenizer.definition).encode(text).ids]
+    nats = mean_loss(load_model(checkpoint), np.array(ids))
+    assert bits_per_byte(nats, len(ids) - 1, len(text.encode())) < 1.75
 
 
 def test_an_unknown_name_is_refused_with_the_known_ones() -> None:
