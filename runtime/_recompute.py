@@ -98,5 +98,8 @@ class RecomputeDecoder(Decoder):
 def _tail(logits: Array, count: int) -> Array:
     """Return float32 copies of the last ``count`` logits of a row."""
     if count > len(logits):
-        raise InputError("the graph returns the logits of the last position only; ask for keep='last'.")
+        raise InputError(
+            "the graph returns the logits of the last position only; take them with "
+            "decoder(batch_size).append(rows), or generate."
+        )
     return logits[len(logits) - count :].astype(np.float32)

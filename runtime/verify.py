@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt_onnx.bundle import Manifest, check_graph, open_bundle
+from gpt_onnx.bundle import Bundle, Manifest, check_graph, open_bundle
 from gpt_onnx.errors import BundleError, ParityError
 
 from ._checks import LengthWarning, as_ids
@@ -28,8 +28,10 @@ from ._reference import FILE_NAME, StoredCase, StoredGreedy, read_reference
 from .engine import OnnxGPT
 from .providers import AUTO
 from .sampling import Sampling
+from .tokenizer import load_tokenizer
 
 Progress = Callable[[int, int], None]
+TOKENIZER = "tokenizer.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -182,9 +184,11 @@ def _logits_at(engine: OnnxGPT, case: StoredCase) -> NDArray[np.float32]:
     """Return the logits of a case (n, V).
 
     A cache of any length is filled from position to position, which needs the memory of one row of logits;
-    other graphs compute the whole sequence.
+    other graphs compute the whole sequence. Where the last position alone is stored, no other is asked for:
+    there are graphs that have no other.
     """
-    if engine.bundle.manifest.graph.layout != "dynamic":
+    only_last = case.positions.tolist() == [case.input_ids.size - 1]
+    if engine.bundle.manifest.graph.layout != "dynamic" and not only_last:
         logits: NDArray[np.float32] = engine.logits([case.input_ids])[0]
         return logits[case.positions]
     decoder = engine.decoder(1, case.input_ids.size)
@@ -227,14 +231,32 @@ def _verify_greedy(engine: OnnxGPT, stored: StoredGreedy) -> GreedyResult:
     return GreedyResult(tokens=count, compared=first, differs_at=None if near_tie else first)
 
 
-def verify_files(path: str | Path) -> VerifyReport:
-    """Check hashes and graphs of a bundle, and compute nothing.
+def _check_tokenizer(bundle: Bundle) -> None:
+    """Load the tokenizer, if there is one, as text is generated with it.
 
     Raises:
-        BundleError: if a file or a graph is not as it should be.
+        BundleError: if it is not one that the runtime takes.
+    """
+    if TOKENIZER not in bundle.manifest.files:
+        return
+    try:
+        load_tokenizer(bundle.file(TOKENIZER))
+    except BundleError as exc:
+        raise BundleError(
+            f"the tokenizer of {bundle.path} cannot be used: {str(exc).rstrip('.')}; "
+            "export again with another --tokenizer, or with none."
+        ) from exc
+
+
+def verify_files(path: str | Path) -> VerifyReport:
+    """Check hashes, graphs and the tokenizer of a bundle, and compute nothing.
+
+    Raises:
+        BundleError: if a file, a graph or the tokenizer is not as it should be.
     """
     bundle = open_bundle(path)
     check_graph(bundle)
+    _check_tokenizer(bundle)
     return VerifyReport(path=bundle.path, manifest=bundle.manifest, provider=None, runtime_version=None)
 
 
@@ -245,7 +267,7 @@ def verify_bundle(
     *,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """Check hashes and graphs of a bundle, and compute its stored reference logits again.
+    """Check hashes, graphs and the tokenizer of a bundle, and compute its stored reference logits again.
 
     Args:
         path: The bundle's folder.
@@ -254,11 +276,12 @@ def verify_bundle(
         progress: Told how many of how many sequences are done.
 
     Raises:
-        BundleError: if a file or a graph is not as it should be.
+        BundleError: if a file, a graph or the tokenizer is not as it should be.
         ProviderError: if the provider is not to be had.
     """
     engine = OnnxGPT.load(path, provider, threads)
     bundle = engine.bundle
+    _check_tokenizer(bundle)
     report = VerifyReport(
         path=bundle.path,
         manifest=bundle.manifest,

@@ -37,6 +37,7 @@ def gate_against(
         progress: See Progress.
 
     Raises:
+        InputError: if the vocabularies of bundle and source differ.
         GptOnnxError: if the bundle, the source or the provider cannot be used.
     """
     from gpt_onnx.export.options import ExportOptions

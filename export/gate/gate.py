@@ -89,6 +89,23 @@ def find_level(name: str) -> str:
     return name
 
 
+def check_vocabulary(reference: Reference, facts: Facts) -> None:
+    """See that the original program has as many tokens as the graph, before ids of one meet the other.
+
+    Raises:
+        InputError: if it has not.
+    """
+    try:
+        size = reference.compute((0,) * facts.within(1)).logits().shape[-1]
+    except Refused:  # each case will say so
+        return
+    if size != facts.vocab_size:
+        raise InputError(
+            f"the bundle has a vocabulary of {facts.vocab_size} tokens and {reference.name} one of {size}; "
+            "compare it with what it was made from."
+        )
+
+
 def setting_of(
     engine: Engine,
     manifest: Manifest,
@@ -155,17 +172,19 @@ def run_gate(
         The report, whether it passed or not.
 
     Raises:
-        InputError: if the level is unknown, or the reference file cannot be used.
+        InputError: if the level is unknown, the vocabularies differ, or the reference file cannot be used.
         BundleError: if the bundle cannot be loaded.
         ProviderError: if the provider cannot be had.
     """
     find_level(level)
     engine = OnnxGPT.load(path, provider=provider, threads=threads)
     bundle, manifest = engine.bundle, engine.bundle.manifest
+    facts = Facts.of(manifest, causal=reference.causal)
+    check_vocabulary(reference, facts)
     texts = texts_of(bundle) if texts is None else texts
     original: Original | None = None
     if reference_file is not None:
-        original = read_original(reference_file, Facts.of(manifest, causal=reference.causal))
+        original = read_original(reference_file, facts)
     setting = setting_of(engine, manifest, reference, level, texts)
     cases = [case for check in CHECKS for case in check(setting)]
     cases += client_cases(

@@ -6,10 +6,12 @@ state; when it is complete, the folder goes and ``training.json`` says what was 
 
 from __future__ import annotations
 
+import contextlib
 import json
+import math
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -30,6 +32,14 @@ from gpt_onnx.train.tokens import random_windows
 WORK_FOLDER = "training"
 STATE_FILE = "state.safetensors"
 REPORT_FILE = "training.json"
+
+
+def _diverged(loss: float, step: int, learning_rate: float) -> GptOnnxError:
+    """Return the error for a loss that is not finite: the same run, resumed, would come there again."""
+    return GptOnnxError(
+        f"the loss is {loss} at step {step}; start again, in a new folder, with a learning rate below "
+        f"{learning_rate:g}."
+    )
 
 
 def _first_model(data: TrainingData) -> GPT:
@@ -91,10 +101,7 @@ class _Run:
         windows = random_windows(self.data.training, options.batch_size, length, self.batches)
         loss = token_loss(self.model, windows, options.precision)
         if not torch.isfinite(loss):
-            raise GptOnnxError(
-                f"the loss is {loss.item()} at step {step + 1}; resume with a learning rate below "
-                f"{options.learning_rate:g}, or start again with one."
-            )
+            raise _diverged(loss.item(), step + 1, options.learning_rate)
         torch.autograd.backward(loss)
         nn.utils.clip_grad_norm_(self.model.parameters(), options.gradient_clip)
         self.optimizer.step()
@@ -103,8 +110,14 @@ class _Run:
         return loss.item()
 
     def validate(self) -> float:
-        """Measure, keep the checkpoint if it is the best so far, save the state; return nats a token."""
+        """Measure, keep the checkpoint if it is the best so far, save the state; return nats a token.
+
+        Raises:
+            GptOnnxError: if the loss is not finite: the last step may have ruined the weights.
+        """
         loss = mean_loss(self.model, self.data.validation, self.options.precision)
+        if not math.isfinite(loss):
+            raise _diverged(loss, self.state.step, self.options.learning_rate)
         if loss < self.state.best_loss:
             self.state.best_loss, self.state.best_step = loss, self.state.step
             write_checkpoint(
@@ -167,11 +180,7 @@ def train(
     """
     _check_output(options.output, resume)
     work = options.output / WORK_FOLDER
-    try:
-        work.mkdir(parents=True, exist_ok=True)
-    except OSError as exc:
-        raise InputError(f"{options.output} could not be made: {exc.strerror or exc}.") from exc
-    with torch.random.fork_rng(devices=[]):
+    with _work_folder(work), torch.random.fork_rng(devices=[]):
         run = _Run(options, prepare(options, work))
         if resume:
             run.resume()
@@ -183,6 +192,34 @@ def train(
     replace_file(options.output / REPORT_FILE, lambda file: file.write_text(text, encoding="utf-8"))
     shutil.rmtree(work)
     return report
+
+
+def _make_folder(work: Path) -> None:
+    try:
+        work.mkdir(parents=True, exist_ok=True)
+    except OSError as exc:
+        raise InputError(f"{work.parent} could not be made: {exc.strerror or exc}.") from exc
+
+
+@contextlib.contextmanager
+def _work_folder(work: Path) -> Iterator[None]:
+    """Make the work folder; if the run ends before there is a state to go on from, leave nothing behind.
+
+    Without a state, what a killed process left is of texts and a configuration that may be others now.
+    """
+    made = [folder for folder in work.parents if not folder.exists()]
+    if not (work / STATE_FILE).is_file():
+        shutil.rmtree(work, ignore_errors=True)
+    try:
+        _make_folder(work)
+        yield
+    except BaseException:
+        if not (work / STATE_FILE).is_file():
+            shutil.rmtree(work, ignore_errors=True)
+            with contextlib.suppress(OSError):  # a folder that holds something by now stays
+                for folder in made:
+                    folder.rmdir()
+        raise
 
 
 def _run_steps(
@@ -243,11 +280,12 @@ def _holds_files(output: Path) -> bool:
 
 
 def _check_same_run(saved: str, wanted: str) -> None:
-    """Refuse to go on with other texts or options; the message names the first that differs."""
+    """Refuse to go on with other texts or options; the message names all that differ."""
     old, new = json.loads(saved), json.loads(wanted)
-    for name in old | new:
-        if old.get(name) != new.get(name):
-            raise InputError(
-                f"the run that was stopped has {name} = {old.get(name)} and this one {new.get(name)}; "
-                "resume it as it was started, or start another in a new folder."
-            )
+    different = [name for name in old | new if old.get(name) != new.get(name)]
+    if different:
+        pairs = (f"{name} = {old.get(name)} and this one {new.get(name)}" for name in different)
+        raise InputError(
+            f"the run that was stopped has {', '.join(pairs)}; "
+            "resume it as it was started, or start another in a new folder."
+        )

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,6 +15,27 @@ from gpt_onnx.errors import InputError
 
 PRECISIONS = ("fp32", "bf16")
 DEFAULT_EPOCHS = 5.0
+
+_Range = tuple[str, Callable[[float], bool]]
+_POSITIVE: _Range = ("above 0 and finite", lambda value: 0 < value < math.inf)
+_COUNT: _Range = ("at least 1", lambda value: 1 <= value < math.inf)
+_FRACTION: _Range = ("from 0 to 1", lambda value: 0 <= value <= 1)
+_RANGES: Mapping[str, _Range] = {
+    "steps": _COUNT,
+    "tokens": _COUNT,
+    "epochs": _POSITIVE,
+    "batch_size": _COUNT,
+    "learning_rate": _POSITIVE,
+    "gradient_clip": _POSITIVE,
+    "validate_every": _COUNT,
+    "final_learning_rate": _FRACTION,
+    "weight_decay": _FRACTION,
+    "warmup": _FRACTION,
+    "dropout": ("at least 0 and below 1", lambda value: 0 <= value < 1),
+    "held_out": ("above 0 and below 1", lambda value: 0 < value < 1),
+    "seed": (f"from 0 to {2**63 - 1}", lambda value: 0 <= value < 2**63),
+}
+"""Of each number: the range in words, and whether a value is in it; NaN is in none."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,20 +94,10 @@ class TrainOptions:
             raise InputError(
                 "more than one of steps, tokens and epochs is given; they say the same thing: give one."
             )
-        for name in (
-            "steps",
-            "tokens",
-            "epochs",
-            "batch_size",
-            "learning_rate",
-            "gradient_clip",
-            "validate_every",
-        ):
-            _check_range(self, name, above=0.0, below=math.inf)
-        for name in ("final_learning_rate", "weight_decay", "warmup"):
-            _check_range(self, name, above=-math.ulp(0.0), below=1.0 + math.ulp(1.0))
-        _check_range(self, "held_out", above=0.0, below=1.0)
-        _check_range(self, "seed", above=-1, below=2**63)
+        for name, (words, holds) in _RANGES.items():
+            value = getattr(self, name)
+            if value is not None and not holds(value):
+                raise InputError(f"{name} is {value}; it must be {words}.")
         if self.precision not in PRECISIONS:
             raise InputError(f"precision is {self.precision!r}; known are {', '.join(PRECISIONS)}.")
 
@@ -96,12 +108,6 @@ class TrainOptions:
         epochs = DEFAULT_EPOCHS if self.epochs is None else self.epochs
         tokens = epochs * training_tokens if self.tokens is None else self.tokens
         return max(1, math.ceil(tokens / (self.batch_size * context_length)))
-
-
-def _check_range(options: TrainOptions, name: str, *, above: float, below: float) -> None:
-    value = getattr(options, name)
-    if value is not None and not above < value < below:
-        raise InputError(f"{name} is {value}; it must be between {max(above, 0):g} and {below:g}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

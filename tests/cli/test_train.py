@@ -81,8 +81,9 @@ def test_ctrl_c_stops_the_run_and_resume_goes_on_bit_for_bit(texts: Path) -> Non
     [
         (("--steps", "0"), 2, "0 is not in the range x>=1"),
         (("--steps", "5", "--tokens", "5"), 1, "more than one of steps, tokens and epochs is given"),
-        (("--learning-rate", "-1"), 1, "learning_rate is -1.0; it must be between 0 and inf."),
+        (("--learning-rate", "-1"), 1, "learning_rate is -1.0; it must be above 0 and finite."),
         (("--validation", "nowhere"), 1, "nowhere does not exist"),
+        (("--dropout", "2"), 1, "dropout is 2.0; it must be at least 0 and below 1."),
         (("--config", "nothing"), 1, "'nothing' is neither a file nor one of"),
         (("--resume",), 1, "has nothing to resume"),
     ],
@@ -95,6 +96,7 @@ def test_what_cannot_be_done_is_one_sentence(
     assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
+    assert not (texts / "gpt").exists()
 
 
 def test_an_output_that_exists_is_left_alone(texts: Path) -> None:

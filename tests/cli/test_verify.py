@@ -111,6 +111,25 @@ def test_cuda_where_there_is_none_is_exit_code_1(checked: Path, capsys: pytest.C
     assert "--target portable" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("vocab_size", [12, 300])
+def test_against_another_vocabulary_is_one_sentence(
+    tiny_bundle: Any, tmp_path: Path, vocab_size: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import torch
+
+    from gpt_onnx.checkpoint import write_checkpoint
+    from gpt_onnx.model import GPT
+
+    tiny, torch_state = tiny_bundle(check="quick"), torch.random.get_rng_state()
+    config = tiny.gpt.config.replace(vocab_size=vocab_size)
+    write_checkpoint(tmp_path / "other", config, GPT(config).state_dict())
+    torch.random.set_rng_state(torch_state)
+    assert run(tiny.path, "-t", 1, "--against", tmp_path / "other", "--level", "quick") == 1
+    err = capsys.readouterr().err
+    assert f"a vocabulary of 97 tokens and GPT one of {vocab_size}; compare" in err
+    assert err.count("\n") == 1
+
+
 def test_against_another_model_is_exit_code_3(
     tiny_bundle: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

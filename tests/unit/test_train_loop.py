@@ -10,8 +10,10 @@ from typing import Any
 import pytest
 import torch
 
-from gpt_onnx.checkpoint import load_model, read_checkpoint
+from gpt_onnx.checkpoint import load_model, read_checkpoint, write_checkpoint
+from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError, ConfigError, GptOnnxError, InputError
+from gpt_onnx.model import GPT
 from gpt_onnx.train import TrainOptions, TrainProgress, TrainReport, stopped_seed, train
 from gpt_onnx.train.loop import STATE_FILE, WORK_FOLDER
 
@@ -208,6 +210,7 @@ def test_a_damaged_state_is_refused(texts: Path) -> None:
     [
         ({"learning_rate": 1e-3}, "learning_rate = 0.01 and this one 0.001"),
         ({"steps": 13}, "steps = 12 and this one 13"),
+        ({"steps": 13, "warmup": 0.5}, "warmup = 0.02 and this one 0.5, steps = 12 and this one 13; resume"),
     ],
 )
 def test_a_run_does_not_go_on_with_other_options(texts: Path, changes: dict[str, Any], match: str) -> None:
@@ -247,9 +250,50 @@ def test_a_stopped_run_and_a_checkpoint_are_not_overwritten(texts: Path) -> None
         train(options(texts, "tiny.toml/gpt"))
 
 
-def test_a_loss_that_is_not_finite_ends_the_run(texts: Path) -> None:
-    with pytest.raises(GptOnnxError, match=r"the loss is (nan|inf) at step \d+"):
+def test_a_loss_that_is_not_finite_ends_the_run_and_names_a_remedy_that_helps(texts: Path) -> None:
+    remedy = r"the loss is (nan|inf) at step \d+; start again, in a new folder, with a learning rate below"
+    with pytest.raises(GptOnnxError, match=remedy):
         train(options(texts, steps=200, learning_rate=1e30, gradient_clip=1e30))
+
+
+def test_weights_that_the_last_step_ruined_are_not_kept(texts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gpt_onnx.train.loop.mean_loss", lambda *_: float("nan"))
+    with pytest.raises(GptOnnxError, match="the loss is nan at step 4; start again"):
+        train(options(texts, "deep/gpt"))
+    assert not (texts.parent / "deep").exists()
+
+
+FAILED_STARTS: dict[str, dict[str, Any]] = {
+    "no such corpus": {"corpus": (Path("nowhere"),)},
+    "no such configuration": {"config": "nothing"},
+    "a checkpoint without a tokenizer": {"init": Path("bare")},
+}
+
+
+@pytest.mark.parametrize("name", FAILED_STARTS)
+def test_a_failed_start_leaves_nothing_behind(texts: Path, name: str) -> None:
+    torch.manual_seed(0)
+    config = GPTConfig(vocab_size=300, context_length=16, n_embd=16, n_layer=1, n_head=2)
+    write_checkpoint(texts.parent / "bare", config, GPT(config).state_dict())
+    changes = dict(FAILED_STARTS[name])
+    if "init" in changes:
+        changes["init"] = texts.parent / changes["init"]
+    before = sorted(texts.parent.iterdir())
+    with pytest.raises(GptOnnxError):
+        train(options(texts, "deep/down/gpt", **changes))
+    assert sorted(texts.parent.iterdir()) == before
+
+
+def test_what_a_killed_start_left_is_not_taken_for_the_texts_of_the_next(texts: Path) -> None:
+    """A folder without a state may hold the ids of other texts."""
+    other = texts.parent / "other.txt"
+    other.write_text("entirely different words about other things " * 20)
+    on_progress, stop = after(2)
+    train(options(texts, "stale", corpus=(other,), validation=(other,)), on_progress=on_progress, stop=stop)
+    (texts.parent / "stale" / WORK_FOLDER / STATE_FILE).unlink()
+    completed(options(texts, "stale"))
+    completed(options(texts, "fresh"))
+    assert_equal_weights(texts.parent / "stale", texts.parent / "fresh")
 
 
 def test_a_configuration_must_exist(texts: Path) -> None:
@@ -277,10 +321,11 @@ def test_bf16_trains_too_and_stores_half_precision(texts: Path) -> None:
         ({"corpus": ()}, "no corpus"),
         ({"steps": 1, "tokens": 1}, "more than one"),
         ({"steps": 0}, "steps is 0"),
-        ({"learning_rate": float("nan")}, "learning_rate is nan"),
-        ({"held_out": 1.0}, "held_out is 1.0"),
-        ({"warmup": -0.1}, "warmup is -0.1"),
-        ({"seed": -1}, "seed is -1"),
+        ({"learning_rate": float("nan")}, "learning_rate is nan; it must be above 0 and finite"),
+        ({"held_out": 1.0}, "held_out is 1.0; it must be above 0 and below 1"),
+        ({"dropout": 1.0}, "dropout is 1.0; it must be at least 0 and below 1"),
+        ({"warmup": -0.1}, "warmup is -0.1; it must be from 0 to 1"),
+        ({"seed": -1}, "seed is -1; it must be from 0 to 9223372036854775807"),
         ({"precision": "fp8"}, "precision is 'fp8'"),
     ],
 )

@@ -16,10 +16,12 @@ from hypothesis import strategies as st
 from safetensors.numpy import load_file, save, save_file
 
 from gpt_onnx.bundle import decode_manifest, seal
-from gpt_onnx.errors import BundleError, GptOnnxError, ParityError
+from gpt_onnx.errors import BundleError, GptOnnxError, InputError, ParityError
+from gpt_onnx.runtime import OnnxGPT
 from gpt_onnx.runtime._reference import FILE_NAME, StoredGreedy, parse_safetensors, read_reference
 from gpt_onnx.runtime.verify import _part, _verify_greedy, verify_bundle, verify_files
 
+NANO_GPT = Path(__file__).parent / "foreign_modules.py"
 LAYOUTS: dict[str, dict[str, Any]] = {
     "gqa": {},
     "decomposed": {"target": "portable"},
@@ -56,6 +58,36 @@ def test_a_right_bundle_passes(tiny_bundle: Any, layout: str) -> None:
     assert report.greedy.compared == report.greedy.tokens > 0
     assert "greedy tokens agree with the original on cpu" in report.summary()
     report.raise_if_failed()
+
+
+@pytest.mark.parametrize("options", [{}, {"seq_len": 24, "batch_size": 2}])
+def test_a_graph_of_the_last_position_alone_passes(tmp_path: Path, options: dict[str, Any]) -> None:
+    from gpt_onnx.export import export_bundle
+
+    path = export_bundle(f"{NANO_GPT}:nano_gpt", tmp_path / "last", check="quick", **options).path
+    report = verify_bundle(path, threads=1)
+    assert report.passed
+    assert report.cases
+    assert all(case.logits % 61 == 0 for case in report.cases)
+
+
+def test_a_refusal_names_calls_that_give_the_last_position(tmp_path: Path) -> None:
+    from gpt_onnx.export import export_bundle
+
+    engine = OnnxGPT.load(export_bundle(f"{NANO_GPT}:nano_gpt", tmp_path / "last", check="none").path)
+    with pytest.raises(InputError, match=r"decoder\(batch_size\)\.append\(rows\), or generate"):
+        engine.logits([[1, 2, 3]])
+    assert engine.decoder(1).append([[1, 2, 3]])[0].shape == (61,)
+    assert len(engine.generate([[1, 2, 3]], 2)[0].ids) == 2
+
+
+@pytest.mark.parametrize("verify", [verify_files, verify_bundle])
+def test_a_tokenizer_that_the_runtime_refuses_is_found(copy: Path, verify: Any) -> None:
+    (copy / "tokenizer.json").write_text(json.dumps({"model": {"type": "Unigram", "vocab": []}}))
+    with pytest.raises(
+        BundleError, match=r"the tokenizer of .* cannot be used: .*; export again with another"
+    ):
+        verify(reseal(copy))
 
 
 def test_progress_counts_the_sequences(checked: Path) -> None:
