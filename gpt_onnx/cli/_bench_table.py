@@ -22,6 +22,10 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
     return table
 
 
+def _count(number: int, thing: str) -> str:
+    return f"{number} {thing}{'' if number == 1 else 's'}"
+
+
 def _times(summary: Summary) -> str:
     return f"{summary.median:.2f} ({summary.p90:.2f})"
 
@@ -77,8 +81,9 @@ def _describe(contender: ContenderReport) -> str:
 
 def _machine(environment: Environment) -> str:
     flags = " ".join(environment.cpu_flags) or "no flags of interest"
+    threads = _count(environment.threads, "thread")
     return (
-        f"{environment.cpu} ({flags}), {environment.threads} threads, {environment.usable_cores} of "
+        f"{environment.cpu} ({flags}), {threads}, {environment.usable_cores} of "
         f"{environment.host_cores} cores; {environment.system}; Python {environment.python}; "
         + ", ".join(f"{name} {version}" for name, version in environment.versions.items())
     )
@@ -90,7 +95,8 @@ def lines(report: BenchReport) -> Iterator[str]:
     yield _machine(report.environment)
     plan = report.plan
     yield (
-        f"{plan.batch_size} sequence(s), {plan.new_tokens} new tokens, {plan.repetitions} bursts each, "
-        f"in turn; {plan.starts} starts; greedy, random ids of seed {plan.seed}"
+        f"{_count(plan.batch_size, 'sequence')}, {_count(plan.new_tokens, 'new token')}, "
+        f"{_count(plan.repetitions, 'burst')} each, in turn; {_count(plan.starts, 'start')}; greedy, random "
+        f"ids of seed {plan.seed}"
     )
     yield from (f"Note: {note}." for note in report.notes)

@@ -144,14 +144,14 @@ _BUNDLE_OR = "the bundle's, else {}"
 def command(
     bundle: Path, prompt: tuple[str, ...], file: str | None, prompt_ids: tuple[list[int], ...], **options: Any
 ) -> None:
-    r"""Continue text with BUNDLE; PyTorch is not needed.
+    """Continue text with BUNDLE; PyTorch is not needed.
 
     \b
     gpt-onnx generate bundle -p "My fellow citizens," -n 100 -s 1
     echo "My fellow citizens," | gpt-onnx generate bundle -f -
 
     An empty prompt starts a new text. Ctrl-C ends the generation and keeps the text so far.
-    """
+    """  # noqa: D301  # click takes the character, not the two letters, for "do not wrap"
     if not prompt and file is None and not prompt_ids:
         raise click.UsageError("there is no prompt; give -p TEXT, -f FILE or --prompt-ids 1,2,3.")
     prompts: list[Prompt] = [*prompt, *([read_prompt(file)] if file is not None else []), *prompt_ids]

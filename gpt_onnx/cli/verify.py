@@ -105,7 +105,11 @@ def _fail_if_different(report: VerifyReport, gate: GateReport | None) -> None:
 
 @click.command(name="verify")
 @bundle_argument
-@click.option("--files-only", is_flag=True, help="Check hashes and the graphs' form, and compute nothing.")
+@click.option(
+    "--files-only",
+    is_flag=True,
+    help="Check hashes, the graphs' form and the tokenizer, and compute nothing.",
+)
 @click.option(
     "--against",
     metavar="SOURCE",
@@ -138,7 +142,7 @@ def command(
     threads: int | None,
     as_json: bool,
 ) -> None:
-    r"""Check BUNDLE on this machine: hashes, graphs, and the numbers they compute.
+    """Check BUNDLE on this machine: hashes, graphs, and the numbers they compute.
 
     The bundle carries logits that its model computed in float64; they are computed again here, on this
     provider. PyTorch is not needed for that, but it is for --against.
@@ -148,7 +152,7 @@ def command(
     gpt-onnx verify bundle --against models/sotu
 
     Exit code 1 means that the bundle is damaged, 3 that the numbers differ.
-    """
+    """  # noqa: D301  # click takes the character, not the two letters, for "do not wrap"
     if files_only and against is not None:
         raise click.UsageError("--files-only computes nothing and --against compares numbers; leave one out.")
     with plain_warnings():

@@ -37,6 +37,7 @@ class BundleContender:
             "threads": self._engine.threads,
             "vocab_size": self._engine.vocab_size,
             "limit": self._engine.limit,
+            "context_length": manifest.model.context_length,
             "notes": (),
             "versions": {**installed_versions(), "numpy": metadata.version("numpy")},
             "details": {

@@ -234,7 +234,11 @@ def bench(
         comparison.start()
         _only(runners, "device", "name one for all with --provider")
         vocab_size = _only(runners, "vocab_size", "compare models of one vocabulary")
-        lengths, notes = fit_prompts(plan, [runner.facts["limit"] for runner in runners])
+        lengths, notes = fit_prompts(
+            plan,
+            [runner.facts["limit"] for runner in runners],
+            [runner.facts.get("context_length") for runner in runners],
+        )
         prompts = {length: plan.rows(length, vocab_size) for length in lengths}
         comparison.answer(prompts)
         comparison.burst(prompts)

@@ -22,6 +22,26 @@ def test_prompts_that_fit_are_left_alone() -> None:
     assert fit_prompts(BenchPlan(prompt_tokens=(8, 4000)), [None, None]) == ((8, 4000), [])
 
 
+@pytest.mark.parametrize(
+    ("trained", "longest"), [([], 4096), ([None], 4096), ([256], 4096), ([2048, None], 8192)]
+)
+def test_positions_without_an_end_do_not_make_prompts_without_an_end(
+    trained: list[int | None], longest: int
+) -> None:
+    plan = BenchPlan(prompt_tokens=(8, 999_999_999))
+    lengths, notes = fit_prompts(plan, [None], trained)
+    assert lengths == (8, longest)
+    assert notes == [
+        f"prompts of 999999999 tokens were cut to {longest}: "
+        "longer ones are not measured where positions have no end"
+    ]
+
+
+def test_a_context_in_which_no_step_can_be_timed_gets_a_remedy_that_exists() -> None:
+    with pytest.raises(InputError, match=r"context window is 1, .* measure a bundle with a longer one"):
+        fit_prompts(BenchPlan(prompt_tokens=(1,), new_tokens=2), [1])
+
+
 def test_longer_prompts_are_cut_to_the_shortest_context_and_it_is_said() -> None:
     lengths, notes = fit_prompts(BenchPlan(prompt_tokens=(8, 64, 128), new_tokens=16), [64, None, 32])
     assert lengths == (8, 17)  # 17 + 16 new tokens, the last of which is never fed: 32
@@ -43,7 +63,10 @@ def test_as_many_new_tokens_as_the_context_holds_leave_one_token_of_prompt() -> 
     [
         ({"prompt_tokens": ()}, "prompt_tokens"),
         ({"prompt_tokens": (0,)}, "prompt_tokens"),
-        ({"new_tokens": 1}, "new_tokens is 1"),
+        ({"new_tokens": 1}, "new_tokens is 1; it must be an integer from 2 to 65536"),
+        ({"new_tokens": 10**9}, "new_tokens is 1000000000"),
+        ({"batch_size": 10**9}, "batch_size is 1000000000"),
+        ({"repetitions": 10**9}, "repetitions is 1000000000"),
         ({"batch_size": 0}, "batch_size is 0"),
         ({"repetitions": -1}, "repetitions is -1"),
         ({"threads": 0}, "threads is 0"),
