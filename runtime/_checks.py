@@ -16,6 +16,8 @@ from numpy.typing import NDArray
 
 from gpt_onnx.errors import BundleError, InputError
 
+from ._arguments import counted, shown
+
 Ids: TypeAlias = NDArray[np.int64]
 IdRow: TypeAlias = Sequence[int] | NDArray[np.integer[Any]]
 IdRows: TypeAlias = Sequence[IdRow] | NDArray[np.integer[Any]]
@@ -27,22 +29,31 @@ class LengthWarning(UserWarning):
     """A sequence went beyond the length that the model was trained on."""
 
 
+def is_row(value: object) -> bool:
+    """Whether a value may hold ids: a text is a sequence too, and a numpy array may be one number alone."""
+    if isinstance(value, np.ndarray):
+        return value.ndim > 0
+    return isinstance(value, Sequence) and not isinstance(value, str | bytes | bytearray)
+
+
 def as_ids(values: IdRow, vocab_size: int, what: str) -> Ids:
     """Return token ids as an int64 array (S,), which may be empty; ``what`` names them in errors.
 
     Raises:
         InputError: if they are not integers in [0, vocab_size), or not one-dimensional.
     """
+    if not is_row(values):
+        raise InputError(f"{what} is a {type(values).__name__}; it must be a list of token ids.")
     try:
         ids = np.asarray(values)
     except ValueError as exc:  # ragged
         raise InputError(f"{what} is not a list of token ids; give integers, one a token.") from exc
     if ids.ndim != 1:
-        raise InputError(f"{what} has {ids.ndim} dims; it must be one list of token ids.")
+        raise InputError(f"{what} has {counted(ids.ndim, 'dim')}; it must be one list of token ids.")
     if ids.size == 0:
         return np.zeros(0, np.int64)
     if ids.dtype.kind not in "iu":
-        raise InputError(f"{what} holds {ids.dtype} values such as {ids[0]!r}; token ids are integers.")
+        raise InputError(f"{what} holds {ids.dtype} values such as {shown(ids[0])}; token ids are integers.")
     if ids.min() < 0 or ids.max() >= vocab_size:
         at = int(np.flatnonzero((ids < 0) | (ids >= vocab_size))[0])
         raise InputError(
@@ -51,21 +62,17 @@ def as_ids(values: IdRow, vocab_size: int, what: str) -> Ids:
     return ids.astype(np.int64, copy=False)
 
 
-def _is_row(value: object) -> bool:
-    return isinstance(value, Sequence | np.ndarray)
-
-
 def as_batch(batch: IdBatch, vocab_size: int, what: str = "prompt") -> list[Ids]:
     """Return the rows of a batch, each an int64 array; one flat list of ids is a batch of one.
 
     Raises:
         InputError: if there is no row, or a row is empty or has an id outside the vocabulary.
     """
-    if isinstance(batch, str | bytes) or not _is_row(batch):
+    if not is_row(batch):
         raise InputError(f"{what} is a {type(batch).__name__}; it must be a list of token ids.")
     if len(batch) == 0:
         raise InputError(f"{what} is empty; give at least one token id.")
-    rows: Any = batch if _is_row(batch[0]) else [batch]
+    rows: Any = batch if is_row(batch[0]) else [batch]
     ids = [as_ids(row, vocab_size, f"{what} {index}") for index, row in enumerate(rows)]
     if empty := [index for index, row in enumerate(ids) if row.size == 0]:
         raise InputError(f"{what} {empty[0]} is empty; give at least one token id.")
@@ -78,7 +85,10 @@ def as_mask(mask: Any, shape: tuple[int, int]) -> NDArray[np.bool_]:
     Raises:
         InputError: if it is of another shape or holds anything but 0 and 1.
     """
-    array = np.asarray(mask)
+    try:
+        array = np.asarray(mask)
+    except ValueError as exc:  # ragged
+        raise InputError(f"attention_mask has rows of unequal length; it must have shape {shape}.") from exc
     if array.shape != shape:
         raise InputError(
             f"attention_mask has shape {array.shape}; input_ids has {shape}, and it must be the same."
@@ -99,8 +109,8 @@ def check_room(lengths: Ids, new: Sequence[Ids], limit: int | None) -> None:
     for row, (length, ids) in enumerate(zip(lengths, new, strict=True)):
         if length + ids.size > limit:
             raise InputError(
-                f"row {row} would have {length + ids.size} tokens and the maximum context window is {limit}; "
-                "shorten it, or slide the window."
+                f"row {row} would have {counted(length + ids.size, 'token')} and the maximum context window "
+                f"is {limit}; shorten it, or slide the window."
             )
 
 
@@ -131,8 +141,8 @@ class TrainedLength:
             return
         trained, self._left = self._left, None
         warnings.warn(
-            f"the sequence has {length} tokens and the model was trained on {trained} at once; expect worse "
-            "predictions beyond that.",
+            f"the sequence has {counted(length, 'token')} and the model was trained on {trained} at once; "
+            "expect worse predictions beyond that.",
             LengthWarning,
             stacklevel=2,
         )

@@ -11,19 +11,20 @@ from numpy.typing import NDArray
 
 from gpt_onnx.errors import InputError
 
+from ._arguments import as_flag, as_integer, check_names, shown
 from ._checks import as_ids
 from .decoder import Graphs
 from .sampling import Sampler, Sampling
 
 STOP, SLIDE = "stop", "slide"
 Generators: TypeAlias = np.random.Generator | Sequence[np.random.Generator] | None
-AllowedVocab: TypeAlias = int | NDArray[np.bool_] | None
+AllowedVocab: TypeAlias = int | Sequence[bool] | NDArray[np.bool_] | None
 
 
 class GenerateOptions(TypedDict, total=False):
     """The keyword arguments of ``OnnxGPT.generate`` and ``OnnxGPT.stream``; each may be left out."""
 
-    stop_ids: Iterable[int]
+    stop_ids: Iterable[int] | None
     """Tokens that end a row with the reason "stop". Default: none."""
     generator: Generators
     """A random generator, of which each row gets a child (row i the i-th of ``generator.spawn(B)``), or one
@@ -60,9 +61,9 @@ def _allowed(allowed_vocab: AllowedVocab, vocab_size: int) -> NDArray[np.bool_] 
     """Return the mask (V,) of the ids that may be chosen; None: all."""
     if allowed_vocab is None:
         return None
-    if isinstance(allowed_vocab, int):
-        return np.arange(vocab_size) < allowed_vocab
-    allowed = np.asarray(allowed_vocab)
+    allowed = np.asarray(allowed_vocab) if isinstance(allowed_vocab, Sequence | np.ndarray) else None
+    if allowed is None:
+        return np.arange(vocab_size) < as_integer("allowed_vocab", allowed_vocab)
     if allowed.shape != (vocab_size,) or allowed.dtype != np.bool_:
         raise InputError(
             f"allowed_vocab has shape {allowed.shape}; it must be {vocab_size} booleans, or a number of ids."
@@ -70,36 +71,57 @@ def _allowed(allowed_vocab: AllowedVocab, vocab_size: int) -> NDArray[np.bool_] 
     return allowed
 
 
+def _stop_ids(stop_ids: Iterable[int] | None, vocab_size: int) -> Set[int]:
+    if not isinstance(stop_ids, Iterable | None) or isinstance(stop_ids, str | bytes):
+        raise InputError(f"stop_ids is {shown(stop_ids)}; it must be a list of token ids.")
+    return frozenset(as_ids(list(stop_ids or ()), vocab_size, "stop_ids").tolist())
+
+
+def _asked(cancelled: Callable[[], bool] | None) -> Callable[[], bool] | None:
+    if cancelled is not None and not callable(cancelled):
+        raise InputError(
+            f"cancelled is {shown(cancelled)}; it must be a function that returns True or False."
+        )
+    return cancelled
+
+
+def check_sampling(sampling: Sampling) -> Sampling:
+    """Return ``sampling`` if it is a ``Sampling``.
+
+    Raises:
+        InputError: if it is anything else.
+    """
+    if not isinstance(sampling, Sampling):
+        raise InputError(
+            f"sampling is {shown(sampling)}; it must be a Sampling, such as Sampling(temperature=0)."
+        )
+    return sampling
+
+
+def _slides(on_context_end: str) -> bool:
+    if not isinstance(on_context_end, str) or on_context_end not in (STOP, SLIDE):
+        raise InputError(f"on_context_end is {shown(on_context_end)}; it must be {STOP!r} or {SLIDE!r}.")
+    return on_context_end == SLIDE
+
+
 def make_request(
-    graphs: Graphs,
-    eos_ids: Iterable[int],
-    max_new_tokens: int,
-    sampling: Sampling,
-    *,
-    stop_ids: Iterable[int] = (),
-    generator: Generators = None,
-    allowed_vocab: AllowedVocab = None,
-    on_context_end: str = STOP,
-    ignore_eos: bool = False,
-    cancelled: Callable[[], bool] | None = None,
+    graphs: Graphs, eos_ids: Iterable[int], max_new_tokens: int, sampling: Sampling, options: GenerateOptions
 ) -> Request:
     """Return the checked request; ``generator`` is the rows' business and not looked at.
 
     Raises:
-        InputError: if an option is out of range.
+        InputError: if an option is unknown or out of range.
     """
-    is_count = isinstance(max_new_tokens, int | np.integer) and not isinstance(max_new_tokens, bool)
-    if not is_count or max_new_tokens < 0:
-        raise InputError(f"max_new_tokens is {max_new_tokens!r}; it must be an integer of at least 0.")
-    if on_context_end not in (STOP, SLIDE):
-        raise InputError(f"on_context_end is {on_context_end!r}; it must be {STOP!r} or {SLIDE!r}.")
-    model, slide = graphs.model, on_context_end == SLIDE
+    check_names(options, GenerateOptions.__annotations__)
+    model, slide = graphs.model, _slides(options.get("on_context_end", STOP))
+    allowed = _allowed(options.get("allowed_vocab"), model.vocab_size)
+    ignore_eos = as_flag("ignore_eos", options.get("ignore_eos", False))
     return Request(
-        sampler=Sampler(sampling=sampling, allowed=_allowed(allowed_vocab, model.vocab_size)),
-        max_new_tokens=int(max_new_tokens),
+        sampler=Sampler(sampling=check_sampling(sampling), allowed=allowed),
+        max_new_tokens=as_integer("max_new_tokens", max_new_tokens),
         eos_ids=frozenset() if ignore_eos else frozenset(eos_ids),
-        stop_ids=frozenset(as_ids(list(stop_ids), model.vocab_size, "stop_ids").tolist()),
+        stop_ids=_stop_ids(options.get("stop_ids"), model.vocab_size),
         window=graphs.limit or (model.context_length if slide else None),
         slide=slide,
-        cancelled=cancelled,
+        cancelled=_asked(options.get("cancelled")),
     )

@@ -13,8 +13,12 @@ import os
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 
+from ._arguments import as_integer
+
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
+THREADS_PER_CORE = 4  # more only wait for each other
+THREADS_ANYWHERE = 64  # may be asked for on any machine
 
 
 def _read(path: Path) -> str:
@@ -63,3 +67,19 @@ def _affinity_cores() -> int:
 def available_threads() -> int:
     """Return the number of cores that this process may use, at least 1; part of a core counts as one."""
     return int(max(1, min(_affinity_cores(), math.ceil(min(cgroup_cores(), 2**16)))))
+
+
+def most_threads() -> int:
+    """Return how many threads may be asked for: with thousands ONNX Runtime hangs, or cannot start them."""
+    return max(THREADS_PER_CORE * (os.cpu_count() or 1), THREADS_ANYWHERE)
+
+
+def thread_count(threads: int | None) -> int:
+    """Return the number of threads that an argument ``threads`` means; None: the cores that may be used.
+
+    Raises:
+        InputError: if it is no integer from 1 to ``most_threads``.
+    """
+    if threads is None:
+        return available_threads()
+    return as_integer("threads", threads, least=1, most=most_threads())

@@ -25,7 +25,8 @@ from numpy.typing import NDArray
 from gpt_onnx.bundle import GraphInfo, ModelInfo
 from gpt_onnx.errors import InputError
 
-from ._checks import IdRows, Ids, TrainedLength, as_ids, check_finite, check_room
+from ._arguments import counted, shown
+from ._checks import IdRows, Ids, TrainedLength, as_ids, check_finite, check_room, is_row
 from ._session import GraphSession
 
 Array = NDArray[Any]
@@ -67,14 +68,31 @@ class Graphs:
         return min(max(tokens // fewest * fewest, fewest), most)
 
 
+def _integers(what: str, values: Any) -> Ids:
+    """Return numbers of rows or tokens as (N,) int64.
+
+    Raises:
+        InputError: if they are no list of integers.
+    """
+    try:
+        array = np.asarray(values) if is_row(values) else None
+    except ValueError:  # ragged
+        array = None
+    if array is None or array.ndim != 1 or (array.size and array.dtype.kind not in "iu"):
+        raise InputError(f"{what} {shown(values)}; give a list of integers.")
+    return array.astype(np.int64)
+
+
 class Decoder(ABC):
     """Rows of tokens that grow by ``append``; see the module."""
 
     def __init__(self, graphs: Graphs, batch_size: int) -> None:
         frozen = graphs.graph.batch_size
-        if batch_size < 1 or (frozen is not None and batch_size > frozen):
-            most = f" to {frozen}, to which the graph is frozen" if frozen else ""
-            raise InputError(f"the batch has {batch_size} rows; it must have from 1{most}.")
+        if frozen is not None and batch_size > frozen:
+            raise InputError(
+                f"the batch has {counted(batch_size, 'row')}; the graph is frozen to {frozen}, and takes no "
+                "more."
+            )
         self._graphs = graphs
         self._lengths: Ids = np.zeros(batch_size, np.int64)
 
@@ -119,9 +137,10 @@ class Decoder(ABC):
         Raises:
             InputError: if a length is negative or above the row's.
         """
-        wanted = np.asarray(lengths)
-        if wanted.shape != self._lengths.shape or wanted.dtype.kind not in "iu":
-            raise InputError(f"rewind to {lengths!r}; give {self.batch_size} integers, one a row.")
+        wanted = _integers("rewind to", lengths)
+        if wanted.shape != self._lengths.shape:
+            rows = counted(self.batch_size, "integer")
+            raise InputError(f"rewind to {shown(lengths)}; give {rows}, one a row.")
         if (wanted < 0).any() or (wanted > self._lengths).any():
             raise InputError(f"rewind to {wanted.tolist()}; the rows have {list(self.lengths)} tokens.")
         self._truncate(wanted.astype(np.int64))
@@ -132,14 +151,12 @@ class Decoder(ABC):
         Raises:
             InputError: if there is none, or one that does not exist or comes twice.
         """
-        if (
-            not indices
-            or len(set(indices)) != len(indices)
-            or not set(indices) <= set(range(self.batch_size))
-        ):
-            raise InputError(f"rows {list(indices)} cannot be kept of {self.batch_size}; name each once.")
-        if list(indices) != list(range(self.batch_size)):
-            self._keep_rows(np.asarray(indices, np.int64))
+        kept = _integers("keep_rows of", indices)
+        rows = kept.tolist()
+        if not rows or len(set(rows)) != len(rows) or not set(rows) <= set(range(self.batch_size)):
+            raise InputError(f"rows {rows} cannot be kept of {self.batch_size}; name each once.")
+        if rows != list(range(self.batch_size)):
+            self._keep_rows(kept)
 
     @abstractmethod
     def keys_and_values(self) -> list[tuple[Array, Array]]:
@@ -149,10 +166,12 @@ class Decoder(ABC):
         """
 
     def _checked(self, rows: IdRows, keep: str) -> list[Ids]:
-        if keep not in ("last", "all"):
-            raise InputError(f"keep is {keep!r}; it must be 'last' or 'all'.")
+        if not isinstance(keep, str) or keep not in ("last", "all"):
+            raise InputError(f"keep is {shown(keep)}; it must be 'last' or 'all'.")
+        if not is_row(rows):
+            raise InputError(f"rows is {shown(rows)}; give a list of token ids for each row.")
         if len(rows) != self.batch_size:
-            raise InputError(f"{len(rows)} rows were given; the decoder has {self.batch_size}.")
+            raise InputError(f"{counted(len(rows), 'row')} given; the decoder has {self.batch_size}.")
         vocab_size = self._graphs.model.vocab_size
         new = [as_ids(row, vocab_size, f"row {index}") for index, row in enumerate(rows)]
         if not any(ids.size for ids in new):

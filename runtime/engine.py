@@ -25,11 +25,12 @@ from numpy.typing import NDArray
 from gpt_onnx.bundle import Bundle, check_graph, open_bundle
 from gpt_onnx.errors import InputError
 
+from ._arguments import as_integer, as_path
 from ._checks import IdBatch, IdRow, TrainedLength, as_batch, as_mask
 from ._decoders import make_decoder
 from ._request import GenerateOptions, Request, make_request
 from ._session import GraphSession, SessionSettings
-from ._threads import available_threads
+from ._threads import thread_count
 from .decoder import Decoder, Graphs
 from .generation import Generation, Row, TokenStream, run, start_rows
 from .generation_config import read_generation_defaults
@@ -39,15 +40,9 @@ from .sampling import Sampling
 __all__ = ["Generation", "OnnxGPT", "TokenStream"]
 
 ROOM_AT_FIRST = 1024  # new tokens that the cache has room for before it grows
+MAX_ROWS = 1 << 16  # of a decoder
+MAX_CAPACITY = 1 << 24  # tokens a row that a cache can be made for at once
 _DEFAULT_SAMPLING = Sampling()
-
-
-def _thread_count(threads: int | None) -> int:
-    if threads is None:
-        return available_threads()
-    if type(threads) is not int or threads < 1:
-        raise InputError(f"threads is {threads!r}; it must be an integer of at least 1.")
-    return threads
 
 
 def _load_graphs(bundle: Bundle, settings: SessionSettings, ort: Any) -> Graphs:
@@ -86,15 +81,17 @@ class OnnxGPT:
         Args:
             path: The bundle's folder.
             provider: "auto": what the bundle was made for; "cpu", "cuda" or "cuda:N": that, or an error.
-            threads: Threads within an operator; None: the cores that this process may use.
+            threads: Threads within an operator, at most 64 or four a core; None: the cores that this process
+                may use.
             check_hashes: Whether to hash every file first; names and sizes are always checked.
             profile: Prefix of the files in which ONNX Runtime records the placement of nodes; None: no files.
 
         Raises:
+            InputError: if an argument is none of these.
             BundleError: if the bundle is not as it should be.
             ProviderError: if the provider or its package is not to be had.
         """
-        count = _thread_count(threads)
+        path, count = as_path("path", path), thread_count(threads)
         find_device(provider)  # a misspelt name is reported before the bundle is read
         bundle = open_bundle(path, check_hashes=check_hashes)
         device = find_device(provider, bundle.manifest.target)
@@ -135,9 +132,17 @@ class OnnxGPT:
             capacity: Tokens a row to make room for at once; the cache grows by itself all the same.
 
         Raises:
-            InputError: if a graph of frozen batch size has fewer rows.
+            InputError: if a number is out of range, a graph of frozen batch size has fewer rows, or the
+                memory does not suffice.
         """
-        return make_decoder(self._graphs, batch_size, capacity)
+        rows = as_integer("batch_size", batch_size, least=1, most=MAX_ROWS)
+        room = None if capacity is None else as_integer("capacity", capacity, most=MAX_CAPACITY)
+        try:
+            return make_decoder(self._graphs, rows, room)
+        except MemoryError as exc:
+            raise InputError(
+                f"a cache of batch_size {rows} and capacity {room} does not fit into memory; ask for less."
+            ) from exc
 
     def logits(self, input_ids: IdBatch, attention_mask: Any = None) -> NDArray[np.float32]:
         """Return the logits after each token: float32 (B, S, V).
@@ -188,7 +193,7 @@ class OnnxGPT:
             BundleError: if the graph fails or returns NaN.
         """
         ids = as_batch(prompts, self.vocab_size)
-        request = make_request(self._graphs, self.eos_ids, max_new_tokens, sampling, **options)
+        request = make_request(self._graphs, self.eos_ids, max_new_tokens, sampling, options)
         rows = start_rows(ids, request, options.get("generator"))
         for group in self._groups(range(len(rows))):
             together = [rows[index] for index in group]
@@ -208,7 +213,7 @@ class OnnxGPT:
         The arguments are those of ``generate`` and are checked at once, not at the first token.
         """
         ids = as_batch([prompt_ids], self.vocab_size)
-        request = make_request(self._graphs, self.eos_ids, max_new_tokens, sampling, **options)
+        request = make_request(self._graphs, self.eos_ids, max_new_tokens, sampling, options)
         rows = start_rows(ids, request, options.get("generator"))
         return TokenStream(rows[0], run(rows, self._decoder_for(rows, request), request))
 
@@ -218,7 +223,7 @@ class OnnxGPT:
 
     def _groups(self, rows: Sequence[int] | NDArray[np.int64]) -> list[list[int]]:
         """Cut rows into batches that the graph can take at once."""
-        most = self._graphs.graph.batch_size or max(len(rows), 1)
+        most = self._graphs.graph.batch_size or MAX_ROWS
         return [[int(row) for row in rows[start : start + most]] for start in range(0, len(rows), most)]
 
     def _decoder_for(self, rows: Sequence[Row], request: Request) -> Callable[[int], Decoder]:

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from gpt_onnx.errors import InputError
 
+from ._arguments import counted, shown
 from ._checks import Ids
 from ._request import Generators, Request
 from .decoder import Decoder
@@ -42,12 +43,17 @@ def spawn(generator: Generators, count: int) -> Sequence[np.random.Generator]:
     """Return one random generator a row: the given ones, or children of the given one or of a fresh one.
 
     Raises:
-        InputError: if there are more or fewer than rows.
+        InputError: if it is anything else, or there are more or fewer than rows.
     """
     if generator is None or isinstance(generator, np.random.Generator):
         return (generator or np.random.default_rng()).spawn(count)
+    if not isinstance(generator, Sequence) or not all(isinstance(g, np.random.Generator) for g in generator):
+        raise InputError(
+            f"generator is {shown(generator)}; give a numpy.random.Generator, or a list of one a row."
+        )
     if len(generator) != count:
-        raise InputError(f"{len(generator)} random generators were given for {count} rows; give one a row.")
+        given = counted(len(generator), "random generator")
+        raise InputError(f"{given} for {counted(count, 'row')}; give one a row.")
     return generator
 
 
@@ -83,7 +89,7 @@ def start_rows(prompts: Sequence[Ids], request: Request, generator: Generators) 
         tokens = prompt.tolist()
         if request.window is not None and len(tokens) > request.window and not request.slide:
             raise InputError(
-                f"prompt {index} has {len(tokens)} tokens and the maximum context window is "
+                f"prompt {index} has {counted(len(tokens), 'token')} and the maximum context window is "
                 f"{request.window}; shorten it, or let the window slide."
             )
         pending = tokens if request.window is None else tokens[-request.window :]

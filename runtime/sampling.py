@@ -24,6 +24,8 @@ from numpy.typing import NDArray
 
 from gpt_onnx.errors import BundleError, InputError
 
+from ._arguments import shown
+
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 Mask = NDArray[np.bool_]
@@ -64,7 +66,7 @@ class Sampling:
             _check_real(name, getattr(self, name), low, high)
         if not isinstance(self.top_k, Integral) or isinstance(self.top_k, bool) or self.top_k < 0:
             raise InputError(
-                f"top_k is {self.top_k!r}; it must be an integer of at least 0, where 0 keeps all."
+                f"top_k is {shown(self.top_k)}; it must be an integer of at least 0, where 0 keeps all."
             )
 
     @property
@@ -75,8 +77,8 @@ class Sampling:
 
 def _check_real(name: str, value: object, low: float, high: float) -> None:
     is_real = isinstance(value, Real) and not isinstance(value, bool)
-    if not (is_real and low <= float(value) <= high):  # type: ignore[arg-type]  # NaN fails the comparison
-        raise InputError(f"{name} is {value!r}; it must be a number from {low:g} to {high:g}.")
+    if not (is_real and low <= value <= high):  # type: ignore[operator]  # NaN fails the comparison
+        raise InputError(f"{name} is {shown(value)}; it must be a number from {low:g} to {high:g}.")
 
 
 def check_logits(logits: NDArray[Any]) -> None:

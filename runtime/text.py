@@ -1,7 +1,7 @@
 """Text in, text out: an engine of token ids and a tokenizer.
 
     gpt = load("bundle")
-    print(gpt.complete("My fellow citizens,", max_new_tokens=50, seed=1))
+    print(gpt.complete("My fellow citizens,", max_new_tokens=50, temperature=0.7, seed=1))
     for piece in gpt.stream("My fellow citizens,", stop=["."]):
         print(piece, end="", flush=True)
     gpt.engine.logits(ids)                       # below text: OnnxGPT
@@ -20,8 +20,11 @@ import numpy as np
 
 from gpt_onnx.errors import InputError
 
+from ._arguments import shown
+from ._checks import as_ids, is_row
 from ._completion import Completion, CompletionStream
 from ._text import TextStream
+from ._text_options import Choices, TextOptions, choose
 from .generation_config import GenerationDefaults, read_generation_defaults
 from .sampling import Mask, Sampling
 from .tokenizer import Tokenizer, load_tokenizer
@@ -39,23 +42,6 @@ NO_TOKENIZER = "this bundle has no tokenizer.json; give token ids, or export it 
 Prompt: TypeAlias = str | Sequence[int]
 
 
-class TextOptions(TypedDict, total=False):
-    """The options of ``complete``, ``stream`` and ``generate``, all of which may be left out."""
-
-    sampling: Sampling | None
-    """How tokens are chosen; None: as the bundle's generation_config.json says."""
-    stop: Sequence[str]
-    """Texts at which to stop; they are not part of the result."""
-    seed: int | None
-    """Seed of the random numbers; None: a fresh one."""
-    ignore_eos: bool
-    """Whether to go on after the end of a text."""
-    on_context_end: str
-    """What to do when the context is full: "stop", or "slide" and forget the beginning."""
-    cancelled: Callable[[], bool] | None
-    """Asked before each token; True ends what is on its way with the reason "cancelled"."""
-
-
 class EngineOptions(TypedDict):
     """What the engine is told in either form of generation."""
 
@@ -70,13 +56,6 @@ def _finished(stream: CompletionStream) -> Completion:
     for _ in stream:
         pass
     return stream.completion
-
-
-def _generator(options: TextOptions) -> np.random.Generator:
-    seed = options.get("seed")
-    if seed is not None and (type(seed) is not int or seed < 0):
-        raise InputError(f"seed is {seed!r}; it must be an integer of at least 0, or None.")
-    return np.random.default_rng(seed)
 
 
 def _defaults(bundle: Bundle, vocab_size: int) -> GenerationDefaults:
@@ -107,7 +86,7 @@ class TextGPT:
             InputError: if the text cannot be encoded, or is empty and there is no end-of-text token.
         """
         if not isinstance(prompt, str):
-            return list(prompt)
+            return self._ids(prompt)
         if self.tokenizer is None:
             raise InputError(f"{NO_TOKENIZER}.")
         ids = self.tokenizer.encode(prompt) or self._beginning()
@@ -116,6 +95,11 @@ class TextGPT:
                 "the prompt is empty and this bundle names no end-of-text token; give some text."
             )
         return ids
+
+    def _ids(self, prompt: Sequence[int]) -> list[int]:
+        if not is_row(prompt):
+            raise InputError(f"the prompt is {shown(prompt)}; it must be a text, or a list of token ids.")
+        return [int(token_id) for token_id in as_ids(prompt, self.engine.vocab_size, "the prompt")]
 
     def _beginning(self) -> list[int]:
         """Return the token that an empty text begins with, or nothing."""
@@ -142,8 +126,9 @@ class TextGPT:
         Raises:
             InputError: at once, if the prompt or an option cannot be used.
         """
-        [random] = _generator(options).spawn(1)
-        return self._start(prompt, max_new_tokens, random, options)
+        choices = choose(options, self.defaults.sampling)
+        [random] = choices.random.spawn(1)
+        return self._start(prompt, max_new_tokens, random, choices)
 
     def generate(
         self, prompts: Sequence[Prompt], max_new_tokens: int = 128, **options: Unpack[TextOptions]
@@ -156,13 +141,16 @@ class TextGPT:
         Raises:
             InputError: if a prompt or an option cannot be used.
         """
-        randoms = _generator(options).spawn(len(prompts))
-        if options.get("stop"):
+        if not is_row(prompts) or len(prompts) == 0:
+            raise InputError(f"prompts is {shown(prompts)}; it must be a list of at least one prompt.")
+        choices = choose(options, self.defaults.sampling)
+        randoms = choices.random.spawn(len(prompts))
+        if choices.stop:
             pairs = zip(prompts, randoms, strict=True)
-            streams = [self._start(prompt, max_new_tokens, random, options) for prompt, random in pairs]
+            streams = [self._start(prompt, max_new_tokens, random, choices) for prompt, random in pairs]
             return [_finished(stream) for stream in streams]
         rows = [self.encode(prompt) for prompt in prompts]
-        arguments = self._arguments(options)
+        arguments = self._arguments(choices)
         generations = self.engine.generate(rows, max_new_tokens, generator=randoms, **arguments)
         return [
             Completion(
@@ -181,25 +169,24 @@ class TextGPT:
         text = TextStream(self.tokenizer, context=prompt_ids)
         return "".join(map(text.push, ids)) + text.flush()
 
-    def _arguments(self, options: TextOptions) -> EngineOptions:
+    def _arguments(self, choices: Choices) -> EngineOptions:
         return {
-            "sampling": options.get("sampling") or self.defaults.sampling,
+            "sampling": choices.sampling,
             "allowed_vocab": self._allowed,
-            "ignore_eos": options.get("ignore_eos", False),
-            "on_context_end": options.get("on_context_end", "stop"),
-            "cancelled": options.get("cancelled"),
+            "ignore_eos": choices.ignore_eos,
+            "on_context_end": choices.on_context_end,
+            "cancelled": choices.cancelled,
         }
 
     def _start(
-        self, prompt: Prompt, max_new_tokens: int, random: np.random.Generator, options: TextOptions
+        self, prompt: Prompt, max_new_tokens: int, random: np.random.Generator, choices: Choices
     ) -> CompletionStream:
         ids, text = self.encode(prompt), None
-        stop = options.get("stop", ())
         if self.tokenizer is not None:
-            text = TextStream(self.tokenizer, context=ids, stop=stop)
-        elif stop:
-            raise InputError(f"the stop string {stop[0]!r} cannot be found: {NO_TOKENIZER}.")
-        tokens = self.engine.stream(ids, max_new_tokens, generator=[random], **self._arguments(options))
+            text = TextStream(self.tokenizer, context=ids, stop=choices.stop)
+        elif choices.stop:
+            raise InputError(f"the stop string {choices.stop[0]!r} cannot be found: {NO_TOKENIZER}.")
+        tokens = self.engine.stream(ids, max_new_tokens, generator=[random], **self._arguments(choices))
         return CompletionStream(tokens, ids, text)
 
 
@@ -211,10 +198,12 @@ def load(
     Args:
         path: the bundle's folder.
         provider: "auto", "cpu", "cuda" or "cuda:N"; never a silent fallback.
-        threads: threads within an operator; None: the cores that this process may use.
+        threads: threads within an operator, at most 64 or four a core; None: the cores that this process may
+            use.
         check_hashes: whether to verify the SHA-256 of every file first.
 
     Raises:
+        InputError: if an argument is none of these.
         BundleError: if the bundle is damaged, or its tokenizer has a part that is not accepted.
         ProviderError: if the provider is not to be had.
     """

@@ -137,7 +137,7 @@ def test_rewind_and_continue_equals_fresh(engine: OnnxGPT) -> None:
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([[1]], "1 rows were given; the decoder has 2"),
+        ([[1]], "1 row given; the decoder has 2"),
         ([[], []], "no row has a new token"),
         ([[1], [97]], "row 1 has the id 97 at index 0; ids must be from 0 to 96"),
         ([[1], [-1]], "row 1 has the id -1"),
@@ -145,6 +145,11 @@ def test_rewind_and_continue_equals_fresh(engine: OnnxGPT) -> None:
         ([[[1]], [1]], "one list of token ids"),
         ([[2**70], [1]], "token ids are integers"),
         ([[True], [1]], "token ids are integers"),
+        ([["ab"], "ab"], "token ids are integers"),
+        ([[1], "ab"], "row 1 is a str; it must be a list of token ids"),
+        ([1, 2], "row 0 is a int; it must be a list of token ids"),
+        (None, "rows is None; give a list of token ids for each row"),
+        (np.array(3), r"rows is array\(3\)"),
     ],
 )
 def test_what_cannot_be_appended_is_refused(gqa: OnnxGPT, rows: Any, message: str) -> None:
@@ -154,7 +159,9 @@ def test_what_cannot_be_appended_is_refused(gqa: OnnxGPT, rows: Any, message: st
     assert decoder.lengths == (0, 0)
 
 
-@pytest.mark.parametrize("lengths", [[4], [-1, 0], [0, 1], [0.0, 0.0], [1, 2, 3]])
+@pytest.mark.parametrize(
+    "lengths", [[4], [-1, 0], [0, 1], [0.0, 0.0], [1, 2, 3], [[1], [1, 2]], None, 0, "12"]
+)
 def test_rewinding_forward_or_below_zero_is_refused(gqa: OnnxGPT, lengths: Any) -> None:
     decoder = gqa.decoder(2)
     decoder.append([[1, 2, 3], []])
@@ -168,21 +175,42 @@ def test_keeping_no_or_unknown_rows_is_refused(gqa: OnnxGPT, rows: list[int]) ->
         gqa.decoder(2).keep_rows(rows)
 
 
-@pytest.mark.parametrize("size", [0, -1])
-def test_a_batch_of_no_rows_is_refused(gqa: OnnxGPT, size: int) -> None:
-    with pytest.raises(InputError, match="it must have from 1"):
+@pytest.mark.parametrize("rows", [None, 1, "01", [0.0], [[0]], [True]])
+def test_rows_that_are_no_list_of_integers_cannot_be_kept(gqa: OnnxGPT, rows: Any) -> None:
+    with pytest.raises(InputError, match=r"keep_rows of .* give a list of integers"):
+        gqa.decoder(2).keep_rows(rows)
+
+
+def test_row_numbers_may_come_from_numpy(gqa: OnnxGPT) -> None:
+    decoder = gqa.decoder(np.int64(2))  # type: ignore[arg-type]
+    decoder.append([[1], [2, 3]])
+    decoder.keep_rows(np.array([1]))  # type: ignore[arg-type]
+    assert decoder.lengths == (2,)
+
+
+@pytest.mark.parametrize("size", [0, -1, 1.5, True, None, "1", 2**40])
+def test_a_batch_that_is_no_number_of_rows_is_refused(gqa: OnnxGPT, size: Any) -> None:
+    with pytest.raises(InputError, match=r"batch_size is .*; it must be an integer from 1 to 65536"):
         gqa.decoder(size)
+
+
+@pytest.mark.parametrize("capacity", [-1, 1.5, True, "9", 2**40])
+def test_a_capacity_that_is_no_number_of_tokens_is_refused(gqa: OnnxGPT, capacity: Any) -> None:
+    with pytest.raises(InputError, match=r"capacity is .*; it must be an integer from 0 to 16777216"):
+        gqa.decoder(1, capacity)
 
 
 def test_more_rows_than_a_frozen_batch_are_refused(tiny_bundle: Any) -> None:
     engine = OnnxGPT.load(tiny_bundle(seq_len=32, batch_size=3).path, threads=1)
-    with pytest.raises(InputError, match="the batch has 4 rows; it must have from 1 to 3"):
+    with pytest.raises(InputError, match="the batch has 4 rows; the graph is frozen to 3"):
         engine.decoder(4)
 
 
 def test_an_unknown_keep_is_refused(gqa: OnnxGPT) -> None:
     with pytest.raises(InputError, match="keep is 'first'"):
         gqa.decoder(1).append([[1]], keep="first")
+    with pytest.raises(InputError, match="keep is None"):
+        gqa.decoder(1).append([[1]], keep=None)  # type: ignore[arg-type]
 
 
 def test_a_frozen_length_is_the_limit(engine: OnnxGPT) -> None:

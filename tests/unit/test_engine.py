@@ -123,6 +123,11 @@ def test_logits_repeat_bit_for_bit(gqa: OnnxGPT) -> None:
         ([[0.0]], None, "token ids are integers"),
         ([["a"]], None, "token ids are integers"),
         ([[[1]]], None, "row 0 has 2 dims"),
+        (np.array(3), None, "row is a ndarray"),
+        (None, None, "row is a NoneType"),
+        ([[1], "ab"], None, "row 1 is a str"),
+        ([[10**5000]], None, "such as a int; token ids are integers"),
+        ([[1, 2], [3, 4]], [[1], [1, 1]], "attention_mask has rows of unequal length"),
         ("abc", None, "row is a str"),
         (7, None, "row is a int"),
         (np.zeros((1, 2)), None, "token ids are integers"),
@@ -316,7 +321,19 @@ def test_a_closed_stream_is_cancelled(gqa: OnnxGPT) -> None:
         ([1], 5, {"on_context_end": "wrap"}, "on_context_end is 'wrap'"),
         ([1], 5, {"allowed_vocab": np.ones(5, np.bool_)}, r"allowed_vocab has shape \(5,\)"),
         ([1], 5, {"allowed_vocab": 0}, "none of the 97 token ids is allowed"),
-        ([1], 5, {"generator": []}, "0 random generators were given for 1 rows"),
+        ([1], 5, {"generator": []}, "0 random generators for 1 row; give one a row"),
+        ([1], 5, {"generator": 3}, "generator is 3; give a numpy"),
+        ([1], 5, {"generator": [3]}, r"generator is \[3\]"),
+        ([1], np.True_, {}, "max_new_tokens is"),
+        ([1], 5, {"stop_ids": 3}, "stop_ids is 3; it must be a list"),
+        ([1], 5, {"stop_ids": "ab"}, "stop_ids is 'ab'"),
+        ([1], 5, {"on_context_end": None}, "on_context_end is None"),
+        ([1], 5, {"allowed_vocab": True}, "allowed_vocab is True"),
+        ([1], 5, {"allowed_vocab": 1.5}, "allowed_vocab is 1.5"),
+        ([1], 5, {"ignore_eos": "no"}, "ignore_eos is 'no'; it must be True or False"),
+        ([1], 5, {"cancelled": 3}, "cancelled is 3; it must be a function"),
+        ([1], 5, {"sampling": 3}, "sampling is 3; it must be a Sampling"),
+        ([1], 5, {"seed": 3}, "there is no option 'seed'; the options are stop_ids, generator"),
     ],
 )
 def test_bad_requests_are_refused_before_anything_runs(
@@ -367,10 +384,20 @@ def test_a_flipped_bit_is_found_before_anything_runs(tiny_bundle: Any, tmp_path:
     assert OnnxGPT.load(path, check_hashes=False).provider == "cpu"
 
 
-@pytest.mark.parametrize("threads", [0, -1, 1.5, True])
+@pytest.mark.parametrize("threads", [0, -1, 1.5, True, "2", 5000, 10**14])
 def test_bad_threads_are_refused(tiny_bundle: Any, threads: Any) -> None:
     with pytest.raises(InputError, match="threads is"):
         OnnxGPT.load(tiny_bundle().path, threads=threads)
+
+
+def test_the_number_of_threads_may_come_from_numpy(tiny_bundle: Any) -> None:
+    assert OnnxGPT.load(tiny_bundle().path, threads=np.int64(1)).threads == 1  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("path", [3, None, b"bundle", "", "a\0b"])
+def test_what_is_no_path_is_refused(path: Any) -> None:
+    with pytest.raises(InputError, match=r"path is .*; it must be a path"):
+        OnnxGPT.load(path)
 
 
 def test_a_graph_that_onnxruntime_refuses_is_a_bundle_error(make_bundle: Any) -> None:

@@ -196,7 +196,100 @@ def test_without_a_tokenizer_there_are_ids_only() -> None:
         text.stream([1], stop=["x"])
 
 
-@pytest.mark.parametrize("seed", [-1, 1.5, True])
+@pytest.mark.parametrize("seed", [-1, 1.5, True, "3", np.True_])
 def test_a_seed_that_is_none_is_refused(tokenizer: Tokenizer, seed: Any) -> None:
-    with pytest.raises(InputError, match=f"seed is {seed!r}"):
+    with pytest.raises(InputError, match="seed is"):
         gpt(FakeEngine(), tokenizer).complete("a", seed=seed)
+
+
+def test_a_seed_may_come_from_numpy(tokenizer: Tokenizer) -> None:
+    engine = FakeEngine(tokenizer.encode("x"))
+    gpt(engine, tokenizer).complete("a", seed=np.int64(5))  # type: ignore[arg-type]
+    gpt(engine, tokenizer).complete("a", seed=5)
+    first, second = (asked["generator"][0].random() for asked in engine.asked)
+    assert first == second
+
+
+def test_fields_of_sampling_change_what_the_bundle_says(tokenizer: Tokenizer) -> None:
+    engine = FakeEngine(tokenizer.encode("x"))
+    text = gpt(engine, tokenizer, GenerationDefaults(sampling=Sampling(temperature=0.3, top_k=7)))
+    text.complete("a", temperature=0)
+    list(text.stream("a", top_p=0.5, min_p=None))
+    text.generate(["a", "b"], top_k=0, min_p=0.1, repetition_penalty=1.5)
+    assert [asked["sampling"] for asked in engine.asked] == [
+        Sampling(temperature=0, top_k=7),
+        Sampling(temperature=0.3, top_k=7, top_p=0.5),
+        Sampling(temperature=0.3, top_k=0, min_p=0.1, repetition_penalty=1.5),
+    ]
+
+
+BAD_OPTIONS: list[tuple[dict[str, Any], str]] = [
+    (
+        {"temprature": 0},
+        "there is no option 'temprature'; the options are temperature, top_k, top_p, ",
+    ),
+    ({"generator": None}, "there is no option 'generator'"),
+    ({"sampling": Sampling(), "top_k": 3}, "sampling and top_k are both given; put top_k into it"),
+    ({"sampling": 3}, "sampling is 3; it must be a Sampling"),
+    ({"temperature": -1}, "temperature is -1"),
+    ({"temperature": 10**400}, "temperature is 1000"),
+    ({"top_k": 1.5}, "top_k is 1.5"),
+    ({"stop": [1]}, r"stop is \[1\]; it must be a list of texts"),
+    ({"stop": 3}, "stop is 3"),
+    ({"stop": b"x"}, "stop is b'x'"),
+    ({"stop": [""]}, "a stop string is empty"),
+    ({"ignore_eos": "no"}, "ignore_eos is 'no'; it must be True or False"),
+]
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_OPTIONS)
+def test_an_option_that_cannot_be_used_is_named_in_every_form(
+    tokenizer: Tokenizer, options: Any, message: str
+) -> None:
+    text = gpt(FakeEngine(), tokenizer)
+    calls: list[Callable[[], Any]] = [
+        lambda: text.complete("a", **options),
+        lambda: text.stream("a", **options),
+        lambda: text.generate(["a"], **options),
+    ]
+    for call in calls:
+        with pytest.raises(InputError, match=message):
+            call()
+
+
+def test_no_stop_strings_may_be_said_as_none(tokenizer: Tokenizer) -> None:
+    assert gpt(FakeEngine(tokenizer.encode("xy")), tokenizer).complete("a", stop=None) == "xy"
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        (None, "the prompt is None; it must be a text, or a list of token ids"),
+        (3, "the prompt is 3"),
+        (b"x", "the prompt is b'x'"),
+        (np.array(3), r"the prompt is array\(3\)"),
+        (["a", "b"], "the prompt holds <U1 values such as .*; token ids are integers"),
+        ([1.5], "token ids are integers"),
+        ([VOCAB], "the prompt has the id 260 at index 0"),
+        ([[1]], "the prompt has 2 dims"),
+    ],
+)
+def test_a_prompt_that_is_neither_text_nor_ids_is_refused(
+    tokenizer: Tokenizer, prompt: Any, message: str
+) -> None:
+    text = gpt(FakeEngine(), tokenizer)
+    for call in (lambda: text.complete(prompt), lambda: text.generate([prompt]), lambda: text.encode(prompt)):
+        with pytest.raises(InputError, match=message):
+            call()
+
+
+@pytest.mark.parametrize("prompts", ["a text", b"x", None, 3, [], np.array(3)])
+def test_prompts_that_are_no_list_are_refused(tokenizer: Tokenizer, prompts: Any) -> None:
+    with pytest.raises(InputError, match="it must be a list of at least one prompt"):
+        gpt(FakeEngine(), tokenizer).generate(prompts)
+
+
+def test_ids_may_be_an_array(tokenizer: Tokenizer) -> None:
+    engine = FakeEngine(tokenizer.encode("x"))
+    gpt(engine, tokenizer).complete(np.array([1, 2], np.int32))  # type: ignore[arg-type]
+    assert engine.asked[0]["prompt_ids"] == [1, 2]

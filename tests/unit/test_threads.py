@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpt_onnx.errors import InputError
 from gpt_onnx.runtime import _threads
-from gpt_onnx.runtime._threads import available_threads, cgroup_cores
+from gpt_onnx.runtime._threads import available_threads, cgroup_cores, most_threads, thread_count
 
 
 def hierarchy(root: Path, files: dict[str, str], membership: str = "0::/") -> float:
@@ -62,3 +63,17 @@ def test_a_process_tied_to_one_core_gets_one_thread() -> None:
         assert available_threads() == 1
     finally:
         os.sched_setaffinity(0, before)
+
+
+@pytest.mark.parametrize(("cores", "most"), [(1, 64), (2, 64), (16, 64), (17, 68), (192, 768), (None, 64)])
+def test_as_many_threads_as_a_machine_may_need_can_be_asked_for(
+    monkeypatch: pytest.MonkeyPatch, cores: int | None, most: int
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: cores)
+    assert thread_count(most) == most_threads() == most
+    with pytest.raises(InputError, match=f"threads is {most + 1}; it must be an integer from 1 to {most}"):
+        thread_count(most + 1)
+
+
+def test_no_number_of_threads_means_the_cores_that_may_be_used() -> None:
+    assert thread_count(None) == available_threads()
