@@ -22,6 +22,8 @@ from typing import Any
 from gpt_onnx.bundle import Manifest
 from gpt_onnx.errors import ProviderError
 
+from ._interrupts import ctrl_c_held
+
 AUTO = "auto"
 PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
 """Each kind of device with ONNX Runtime's name for it."""
@@ -142,7 +144,8 @@ def import_onnxruntime(device: Device) -> Any:
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     check_packages(device, installed_versions())
     try:
-        ort = importlib.import_module("onnxruntime")
+        with ctrl_c_held():
+            ort = importlib.import_module("onnxruntime")
         available = ort.get_available_providers()
     except (ImportError, AttributeError) as exc:  # AttributeError: an empty folder that pip left behind
         raise ProviderError(

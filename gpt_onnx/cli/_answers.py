@@ -13,6 +13,8 @@ import click
 
 from gpt_onnx.cli._console import Answer, cancel_request, note, whole_writes
 from gpt_onnx.cli._prompts import Prompt
+from gpt_onnx.cli._streams import say
+from gpt_onnx.runtime._arguments import counted
 
 if TYPE_CHECKING:
     from gpt_onnx.runtime import TextGPT
@@ -67,7 +69,7 @@ def _timings(
 
 
 def _statistics(timings: dict[str, Any]) -> str:
-    parts = [f"{timings['prompt_tokens']} prompt tokens, {timings['new_tokens']} new"]
+    parts = [f"{counted(timings['prompt_tokens'], 'prompt token')}, {timings['new_tokens']} new"]
     parts.append(f"in {timings['total_s']:.2f} s")
     if "first_token_s" in timings:
         parts.append(f"(the first after {timings['first_token_s'] * 1000:.0f} ms,")
@@ -83,10 +85,11 @@ def _report(
         for prompt, completion in zip(prompts, completions, strict=True):
             ids, reason = list(completion.ids), completion.finish_reason
             line = {"text": task.shown(prompt, completion), "ids": ids, "finish_reason": reason}
-            click.echo(json.dumps({**line, "seed": task.options.get("seed"), "timings": timings}))
+            own = {"prompt_tokens": len(completion.prompt_ids), "new_tokens": len(ids)}  # times are common
+            click.echo(json.dumps({**line, "seed": task.options.get("seed"), "timings": timings | own}))
     if task.stats:
         reasons = ", ".join(completion.finish_reason for completion in completions)
-        click.echo(f"{_statistics(timings)}; on {task.gpt.engine.provider}; ended by {reasons}", err=True)
+        say(f"{_statistics(timings)}; on {task.gpt.engine.provider}; ended by {reasons}")
 
 
 def _tell_seed(task: Task) -> None:

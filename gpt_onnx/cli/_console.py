@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import NoReturn, TextIO
+from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
-INTERRUPTED = 130  # as a shell reports it
+from gpt_onnx.cli import INTERRUPTED as INTERRUPTED
+from gpt_onnx.cli._streams import drop, say
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+MIN_WIDTH = 80  # columns of a table
 
 _CONTROLS = {code: "\ufffd" for code in [*range(0x20), *range(0x7F, 0xA0)] if chr(code) not in "\n\t"}
 
@@ -55,7 +60,15 @@ def is_quiet() -> bool:
 def note(message: str) -> None:
     """Say something beside the answer, on stderr, unless told to be quiet."""
     if not is_quiet():
-        click.echo(message, err=True)
+        say(message)
+
+
+def table_console() -> Console:
+    """Return a console on stdout for tables, wide enough that none loses a number on a narrow terminal."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.width >= MIN_WIDTH else Console(width=MIN_WIDTH)
 
 
 @contextmanager
@@ -134,5 +147,5 @@ def whole_writes() -> Iterator[Callable[[Callable[[], None]], None]]:
 
 def leave_pipe() -> NoReturn:
     """End without a complaint: the reader of our output has gone, as ``head`` does."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    drop(sys.stdout)
     sys.exit(0)

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import logging
 import sys
-from collections.abc import Mapping
-from typing import Any, NoReturn
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import click
 
 from gpt_onnx import __version__
-from gpt_onnx.cli._console import INTERRUPTED, leave_pipe
+from gpt_onnx.cli._console import leave_pipe
 from gpt_onnx.cli._extras import missing_extra
+from gpt_onnx.cli._streams import drop, is_broken, open_closed, say
 from gpt_onnx.errors import GptOnnxError
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
@@ -62,27 +64,67 @@ def cli(quiet: bool, verbose: int) -> None:
     logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
 
 
-def _fail(message: str, code: int) -> NoReturn:
-    click.echo(f"Error: {message}", err=True)
-    sys.exit(code)
+def _system_error(exc: OSError) -> str:
+    reason = exc.strerror or str(exc)
+    if exc.filename is not None:
+        return f"{exc.filename}: {reason}."
+    return (
+        f"the answer or a file could not be written: {reason}; see where stdout goes, and that there is room."
+    )
 
 
-def main(args: list[str] | None = None, **extra: Any) -> NoReturn:
-    """Run the command line and exit."""
+def _sentence(exc: Exception) -> str:
+    """Return what to say about an error.
+
+    Raises:
+        Exception: ``exc`` itself, if it is a fault of this program.
+    """
+    if isinstance(exc, GptOnnxError):
+        return str(exc)
+    if isinstance(exc, OSError):
+        return _system_error(exc)
+    if isinstance(exc, MemoryError):
+        return "the memory does not suffice for this; give it less, or run it on a larger machine."
+    message = missing_extra(exc) if isinstance(exc, ImportError) else None
+    if message is None:
+        raise exc
+    return message
+
+
+def _told(exc: Exception) -> int:
+    """Say what went wrong on stderr and return the exit code."""
+    if isinstance(exc, click.ClickException):
+        with contextlib.suppress(OSError):
+            exc.show()
+        return exc.exit_code
+    say(f"Error: {_sentence(exc)}")
+    return getattr(exc, "exit_code", GptOnnxError.exit_code)
+
+
+def run(args: list[str] | None, interrupted: Callable[[], bool], **extra: Any) -> int:
+    """Run the command line and return its exit code.
+
+    Args:
+        args: the arguments; None: those of the process.
+        interrupted: whether there was a ctrl-C, whatever became of its KeyboardInterrupt.
+        **extra: for click.
+
+    Raises:
+        KeyboardInterrupt: after ctrl-C.
+    """
+    open_closed()
     try:
         code = cli.main(args, prog_name="gpt-onnx", standalone_mode=False, **extra)
-        sys.exit(code if isinstance(code, int) else 0)
-    except click.ClickException as exc:
-        exc.show()
-        sys.exit(exc.exit_code)
-    except (click.Abort, KeyboardInterrupt):
-        _fail("interrupted; nothing was left half-written.", INTERRUPTED)
+        sys.stdout.flush()
+    except click.Abort as exc:
+        raise KeyboardInterrupt from exc
     except BrokenPipeError:
         leave_pipe()
-    except GptOnnxError as exc:
-        _fail(str(exc), exc.exit_code)
-    except ImportError as exc:
-        message = missing_extra(exc)
-        if message is None:
-            raise
-        _fail(message, GptOnnxError.exit_code)
+    except Exception as exc:
+        if interrupted():
+            raise KeyboardInterrupt from exc
+        code = _told(exc)
+    for stream in (sys.stdout, sys.stderr):
+        if is_broken(stream):
+            drop(stream)
+    return code if isinstance(code, int) else 0

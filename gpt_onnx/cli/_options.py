@@ -14,12 +14,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import click
 
 MAX_SEED = 2**63 - 1
 
 _PROVIDER = re.compile(r"auto|cpu|cuda(?::[0-9]{1,3})?")
+_DIGITS = re.compile(r"[+-]?[0-9]{1,20}")
 
 
 def provider_name(value: str) -> str:
@@ -40,7 +42,39 @@ def positive_counts(value: str | tuple[int, ...]) -> tuple[int, ...]:
     return tuple(int(part) for part in parts)
 
 
-FOLDER = click.Path(path_type=Path)
+class Integer(click.IntRange):
+    """An integer in a range, in plain digits: not Python's 1_000, nor the digits of other scripts."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number; anything else is a usage error."""
+        if isinstance(value, str) and not _DIGITS.fullmatch(value):
+            self.fail(f"{value!r} is not an integer.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+class FolderName(click.Path):
+    """The name of a folder; an empty one is a usage error, and not this folder."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if value == "" or "\0" in str(value):
+            self.fail(f"{value!r} names no folder; for this one, write a dot.", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+def _threads(ctx: click.Context, param: click.Parameter, value: int | None) -> int | None:
+    """Refuse more threads than this machine can use; the bound is known only when it is asked for."""
+    from gpt_onnx.runtime._threads import most_threads
+
+    if value is not None and value > most_threads():
+        raise click.BadParameter(f"{value} is more than the {most_threads()} that this machine has use for.")
+    return value
+
+
+FOLDER = FolderName()
 
 bundle_argument = click.argument("bundle", type=FOLDER)
 
@@ -55,7 +89,8 @@ provider_option = click.option(
 threads_option = click.option(
     "-t",
     "--threads",
-    type=click.IntRange(min=1),
+    type=Integer(min=1),
+    callback=_threads,
     metavar="N",
     show_default="the cores this process may use",
     help="Threads within an operator.",
@@ -63,7 +98,7 @@ threads_option = click.option(
 seed_option = click.option(
     "-s",
     "--seed",
-    type=click.IntRange(min=0, max=MAX_SEED),
+    type=Integer(min=0, max=MAX_SEED),
     metavar="SEED",
     show_default="random, printed on stderr",
     help="Seed of the random numbers.",
@@ -71,7 +106,7 @@ seed_option = click.option(
 new_tokens_option = click.option(
     "-n",
     "--new-tokens",
-    type=click.IntRange(min=0),
+    type=Integer(min=0),
     metavar="N",
     default=128,
     show_default=True,
@@ -80,7 +115,7 @@ new_tokens_option = click.option(
 repetitions_option = click.option(
     "-r",
     "--repetitions",
-    type=click.IntRange(min=1),
+    type=Integer(min=1),
     metavar="N",
     default=5,
     show_default=True,

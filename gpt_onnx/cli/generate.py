@@ -14,6 +14,7 @@ import click
 from gpt_onnx.cli._answers import Task, answer_batch, answer_one
 from gpt_onnx.cli._console import INTERRUPTED, leave_pipe, plain_warnings
 from gpt_onnx.cli._options import (
+    Integer,
     bundle_argument,
     new_tokens_option,
     no_hash_option,
@@ -102,7 +103,7 @@ _BUNDLE_OR = "the bundle's, else {}"
 )
 @click.option(
     "--top-k",
-    type=click.IntRange(min=0),
+    type=Integer(min=0),
     metavar="K",
     show_default=_BUNDLE_OR.format(50),
     help="Keep the K most probable tokens; 0 is off.",
@@ -139,7 +140,10 @@ _BUNDLE_OR = "the bundle's, else {}"
 @click.option("--echo", is_flag=True, help="Print the prompt before its continuation.")
 @click.option("--stats", is_flag=True, help="Print counts and times on stderr.")
 @click.option(
-    "--json", "as_json", is_flag=True, help="Print one JSON object a prompt, one a line, instead of text."
+    "--json",
+    "as_json",
+    is_flag=True,
+    help="Print one JSON object a prompt, one a line, instead of text; times are those of the whole batch.",
 )
 def command(
     bundle: Path, prompt: tuple[str, ...], file: str | None, prompt_ids: tuple[list[int], ...], **options: Any

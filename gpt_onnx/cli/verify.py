@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpt_onnx.cli._console import is_quiet, note, plain_warnings
+from gpt_onnx.cli._console import is_quiet, note, plain_warnings, table_console
 from gpt_onnx.cli._options import bundle_argument, json_option, provider_option, threads_option
 from gpt_onnx.errors import InputError, ParityError
 
@@ -72,11 +72,9 @@ def _print(report: VerifyReport, gate: GateReport | None) -> None:
     if report.passed:
         click.echo(report.summary())
     if gate is not None:
-        from rich.console import Console
-
         from gpt_onnx.cli._parity_table import parity_table
 
-        Console().print(parity_table(gate.rows))
+        table_console().print(parity_table(gate.rows))
     for line in caveats(report.manifest):
         click.echo(line)
 

@@ -8,7 +8,7 @@ import warnings
 
 import pytest
 
-from gpt_onnx.cli._console import Answer, cancel_request, plain_warnings, whole_writes
+from gpt_onnx.cli._console import Answer, cancel_request, plain_warnings, table_console, whole_writes
 
 
 class Terminal(io.StringIO):
@@ -85,3 +85,18 @@ def test_an_ignored_ctrl_c_stays_ignored() -> None:
             assert not cancelled()
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_a_narrow_terminal_takes_no_number_from_a_table(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gpt_onnx.cli._parity_table import parity_table
+    from gpt_onnx.export.gate import Row
+
+    monkeypatch.setenv("COLUMNS", "20")
+    group = "prefill, then one token at a time"
+    row = Row(group=group, cases=1234, skipped=0, failed=0, median=0.51, worst=1.75, worst_rms=1.25)
+    table_console().print(parity_table([row]))
+    printed = capsys.readouterr().out
+    assert "\u2026" not in printed
+    assert all(cell in printed for cell in (group, "1234", "0.51", "1.75", "1.25", "worst RMS"))

@@ -133,6 +133,13 @@ def test_a_batch_in_json_is_one_object_a_line(run: Runner, bundle: Path) -> None
     assert [answer["text"] for answer in answers] == ["bc", "gh"]
 
 
+def test_each_object_of_a_batch_counts_its_own_tokens(run: Runner, bundle: Path) -> None:
+    answers = objects(run(bundle, "-p", "abc", "-p", "~", "-n", "2", "--temp", "0", "--json"))
+    counts = [(a["timings"]["prompt_tokens"], a["timings"]["new_tokens"]) for a in answers]
+    assert counts == [(3, 2), (1, 0)]  # the second text ends at once
+    assert answers[0]["timings"]["total_s"] == answers[1]["timings"]["total_s"]
+
+
 def test_a_batch_stops_each_text_at_its_own_stop_string(run: Runner, bundle: Path) -> None:
     answers = objects(run(bundle, "-p", "a", "-p", "e", "-n", "9", "-s", "1", "--stop", "gh", "--json"))
     assert [answer["text"] for answer in answers] == ["bcdef", "f"]
@@ -162,6 +169,12 @@ def test_statistics_are_on_stderr(run: Runner, bundle: Path) -> None:
         r"loaded in [\d.]+ s; on cpu; ended by length\n"
     )
     assert re.fullmatch(pattern, result.err)
+
+
+def test_one_token_is_not_told_as_several(run: Runner, bundle: Path) -> None:
+    assert run(bundle, "-p", "a", "-n", "1", "--temp", "0", "--stats").err.startswith(
+        "1 prompt token, 1 new in"
+    )
 
 
 def test_control_tokens_in_a_prompt_are_letters(run: Runner, bundle: Path) -> None:
@@ -203,6 +216,15 @@ BAD: dict[str, tuple[Sequence[str], int, str]] = {
     "top-p above 1": (["-p", "a", "--top-p", "2"], 2, "2.0 is not in the range"),
     "temperature that is no number": (["-p", "a", "--temp", "nan"], 1, "temperature is nan"),
     "unknown provider": (["-p", "a", "--provider", "tpu"], 2, "'tpu' is not a provider"),
+    "thousands of threads": (["-p", "a", "-t", "5000"], 2, "5000 is more than the "),
+    "threads beyond any machine": (
+        ["-p", "a", "-t", "99999999999999"],
+        2,
+        "99999999999999 is more than the ",
+    ),
+    "digits of Python": (["-p", "a", "-n", "1_0"], 2, "'1_0' is not an integer"),
+    "digits of another script": (["-p", "a", "--top-k", "\u0663"], 2, "'\u0663' is not an integer"),
+    "endless digits": (["-p", "a", "-s", "9" * 5000], 2, "is not an integer"),
     "no ids": (["--prompt-ids", "1,b"], 2, "is not a list of token ids"),
     "id outside the vocabulary": (
         ["--prompt-ids", "3,262"],
@@ -329,3 +351,15 @@ def test_an_output_that_cannot_write_a_character_replaces_it(bundle: Path) -> No
     command = [sys.executable, "-m", "gpt_onnx", "generate", str(bundle), "-p", "h", "-n", "5", "-s", "1"]
     done = subprocess.run(command, capture_output=True, env=environment, timeout=60, check=True)
     assert done.stdout == b" ?\n"
+
+
+def test_an_empty_name_is_not_this_folder(run: Runner) -> None:
+    result = run(Path("bundle"), "-p", "a")
+    assert result.code == 1
+    from gpt_onnx.cli import main
+
+    for name in ("", "a\0b"):
+        with pytest.raises(SystemExit) as exit_info:
+            main(["generate", name, "-p", "a"])
+        assert exit_info.value.code == 2
+        assert "names no folder; for this one, write a dot" in run.capfd.readouterr().err

@@ -1,0 +1,50 @@
+"""The standard streams, which may be closed, full, or read by nobody.
+
+A closed one is opened on nothing: what is written to stdout or read from stdin fails with an OSError, as it
+does on a full disk, and what goes to stderr is lost. (Python sets a closed one to None.)
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from typing import TextIO
+
+import click
+
+_CLOSED = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr", "w", os.O_WRONLY))
+"""Name, mode, and how the null device is opened for it: the wrong way round where use must fail."""
+
+
+def open_closed() -> None:
+    """Open the standard streams that are closed; no file that is opened later takes their place."""
+    for name, mode, flags in _CLOSED:
+        if getattr(sys, name) is None:
+            descriptor = os.open(os.devnull, flags)
+            stream = open(descriptor, mode, encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115
+            setattr(sys, name, stream)
+
+
+def is_broken(stream: TextIO) -> bool:
+    """Whether something was written to a stream that it did not take."""
+    try:
+        stream.flush()
+    except (OSError, ValueError):
+        return True
+    return False
+
+
+def drop(stream: TextIO) -> None:
+    """Send a stream's output to nowhere, what it still holds too, so that Python can end in peace."""
+    with contextlib.suppress(OSError, ValueError):  # a test's stream has no descriptor
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+        stream.flush()
+
+
+def say(message: str) -> None:
+    """Write a line to stderr, if it takes any."""
+    try:
+        click.echo(message, err=True)
+    except OSError:
+        drop(sys.stderr)
