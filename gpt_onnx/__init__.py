@@ -10,9 +10,11 @@ Importing this package imports nothing heavy; each name is fetched when it is fi
 from __future__ import annotations
 
 import importlib
-from typing import TYPE_CHECKING, Any
 
+TYPE_CHECKING = False  # a type checker takes it for true; typing itself takes milliseconds
 if TYPE_CHECKING:
+    from typing import Any
+
     from gpt_onnx.export import export_bundle as export_bundle
     from gpt_onnx.runtime import OnnxGPT as OnnxGPT
     from gpt_onnx.runtime import load as load

@@ -53,6 +53,13 @@ def as_flag(name: str, value: Any) -> bool:
     return value
 
 
+def _is_encodable(text: str) -> bool:
+    try:
+        return bool(os.fsencode(text))
+    except UnicodeEncodeError:
+        return False
+
+
 def as_path(name: str, value: Any) -> Path:
     """Return the path of a file or folder that was given as a string or as a path.
 
@@ -61,7 +68,7 @@ def as_path(name: str, value: Any) -> Path:
     """
     is_path = isinstance(value, str | os.PathLike)
     text = os.fspath(value) if is_path else None
-    if not isinstance(text, str) or not text or "\0" in text:
+    if not isinstance(text, str) or not text or "\0" in text or not _is_encodable(text):
         raise InputError(f"{name} is {shown(value)}; it must be a path, as a string or a pathlib.Path.")
     return Path(text)
 

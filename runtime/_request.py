@@ -72,9 +72,13 @@ def _allowed(allowed_vocab: AllowedVocab, vocab_size: int) -> NDArray[np.bool_] 
 
 
 def _stop_ids(stop_ids: Iterable[int] | None, vocab_size: int) -> Set[int]:
-    if not isinstance(stop_ids, Iterable | None) or isinstance(stop_ids, str | bytes):
+    try:
+        ids = None if isinstance(stop_ids, str | bytes) else list(() if stop_ids is None else stop_ids)
+    except TypeError:
+        ids = None
+    if ids is None:
         raise InputError(f"stop_ids is {shown(stop_ids)}; it must be a list of token ids.")
-    return frozenset(as_ids(list(stop_ids or ()), vocab_size, "stop_ids").tolist())
+    return frozenset(as_ids(ids, vocab_size, "stop_ids").tolist())
 
 
 def _asked(cancelled: Callable[[], bool] | None) -> Callable[[], bool] | None:

@@ -22,6 +22,7 @@ from typing import Any
 from gpt_onnx.bundle import Manifest
 from gpt_onnx.errors import ProviderError
 
+from ._arguments import shown
 from ._interrupts import ctrl_c_held
 
 AUTO = "auto"
@@ -74,7 +75,7 @@ def find_device(name: str, target: str = "cpu") -> Device:
     wanted = MADE_FOR.get(target, "cpu") if name == AUTO else name
     match = _NAME.fullmatch(wanted) if isinstance(wanted, str) else None
     if match is None or wanted.startswith("cpu:"):
-        raise ProviderError(f"the provider is {name!r}; choose auto, cpu, cuda or cuda:N.")
+        raise ProviderError(f"the provider is {shown(name)}; choose auto, cpu, cuda or cuda:N.")
     return Device(kind=match[1], index=int(match[2] or 0))
 
 

@@ -40,7 +40,7 @@ def test_a_path_may_be_a_string_or_a_path() -> None:
     assert as_path("path", "a/b") == as_path("path", Path("a/b")) == Path("a/b")
 
 
-@pytest.mark.parametrize("value", ["", "a\0b", b"a", 3, None])
+@pytest.mark.parametrize("value", ["", "a\0b", "\ud800", b"a", 3, None])
 def test_what_no_system_has_is_no_path(value: Any) -> None:
     with pytest.raises(InputError, match="it must be a path, as a string"):
         as_path("path", value)

@@ -327,6 +327,7 @@ def test_a_closed_stream_is_cancelled(gqa: OnnxGPT) -> None:
         ([1], np.True_, {}, "max_new_tokens is"),
         ([1], 5, {"stop_ids": 3}, "stop_ids is 3; it must be a list"),
         ([1], 5, {"stop_ids": "ab"}, "stop_ids is 'ab'"),
+        ([1], 5, {"stop_ids": np.array(3)}, "stop_ids is array"),
         ([1], 5, {"on_context_end": None}, "on_context_end is None"),
         ([1], 5, {"allowed_vocab": True}, "allowed_vocab is True"),
         ([1], 5, {"allowed_vocab": 1.5}, "allowed_vocab is 1.5"),
