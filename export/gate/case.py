@@ -21,6 +21,8 @@ from .reference import Oracle, Refused
 from .tolerance import Ratio
 
 Logits = npt.NDArray[np.float32]
+MARGIN = 25.0
+"""How far beyond its bound a case may be for a second look, as a multiple of the bound."""
 Cache = Sequence[tuple[Logits, Logits]]
 
 
@@ -75,6 +77,8 @@ class Finding:
     """The error in units; None where the case compares no numbers."""
     fault: str | None = None
     """What is wrong beside the numbers; None where nothing is."""
+    careful: bool = False
+    """Whether units are the careful ones of a second look; see gpt_onnx.export.gate.nudged."""
     near_ties: int = 0
     """Tokens where float64 prefers another by less than the tolerance."""
 
@@ -82,6 +86,13 @@ class Finding:
     def passed(self) -> bool:
         """Whether nothing is wrong."""
         return self.fault is None and (self.ratio is None or self.ratio.passed)
+
+    @property
+    def marginal(self) -> bool:
+        """Whether it failed by little, or by a token that the tolerance decides: worth a second look."""
+        if self.passed or self.ratio is None:
+            return self.fault is not None
+        return self.fault is None and self.ratio.severity <= MARGIN
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,6 +22,7 @@ from torch.overrides import TorchFunctionMode
 from gpt_onnx.errors import ExportError
 
 from .cases import SEED, Ids
+from .nudged import nudged
 from .reference import Refused, Truth, evaluating, in_dtype
 from .tolerance import FloatArray, RowErrors
 
@@ -175,6 +176,13 @@ class ModuleReference:
         r64 = best.values.to(torch.float64).numpy()
         errors = RowErrors.measure(other.values.to(torch.float32).numpy(), r64)
         return Truth(ids=ids, first=best.first, hidden=r64, head=_as_it_is, errors=errors)
+
+    def compute_careful(self, ids: Ids) -> Truth:
+        """See Reference; where float32 stands for float64 there is nothing to be more careful with."""
+        truth = self.compute(ids)
+        if self._f64 is None:
+            return truth
+        return truth.with_largest_errors(type(self)(module).compute(ids) for module in nudged(self._f32))
 
     def _neighbour(self) -> nn.Module:
         if self._nudged is None:

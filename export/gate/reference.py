@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -24,6 +24,7 @@ from gpt_onnx.model import GPT
 from gpt_onnx.model.attention import KeyValue, SdpaAttention
 
 from .cases import Ids
+from .nudged import Program, nudged
 from .tolerance import AnyFloats, FloatArray, Ratio, RowErrors, Unit, ratio_of, ratio_of_blocks, worst
 
 BLOCK = 256  # rows of logits that exist in float64 at once
@@ -98,6 +99,15 @@ class Truth:
             cache.ratio(part[:, : len(self.ids)]) for cache, part in zip(self.caches, found, strict=True)
         )
 
+    def with_largest_errors(self, others: Iterable[Truth]) -> Truth:
+        """Return the same, each unit the largest of its own and those of programs beside this one."""
+        found = [[t.errors, *(cache.errors for cache in t.caches)] for t in (self, *others)]
+        logits, *caches = (RowErrors.largest(errors) for errors in zip(*found, strict=True))
+        pairs = zip(self.caches, caches, strict=True)
+        return replace(
+            self, errors=logits, caches=tuple(replace(cache, errors=errors) for cache, errors in pairs)
+        )
+
     def prefix(self, length: int) -> Truth:
         """Return the same for the first tokens alone: exact for a causal program."""
         caches = tuple(replace(c, r64=c.r64[:length], errors=c.errors.prefix(length)) for c in self.caches)
@@ -141,6 +151,14 @@ class Reference(Protocol):
         """
         ...
 
+    def compute_careful(self, ids: Ids) -> Truth:
+        """Return the same, its units the largest of what float32 costs here and in programs beside this one.
+
+        Raises:
+            Refused: if the program does not take it.
+        """
+        ...
+
     def greedy(self, prompt: Ids, count: int) -> Ids:
         """Return the most likely tokens after a prompt, the lowest id on ties; fewer where positions end."""
         ...
@@ -159,7 +177,7 @@ def evaluating(module: nn.Module) -> Iterator[None]:
             part.training = training
 
 
-def in_dtype(module: nn.Module, dtype: torch.dtype) -> nn.Module:
+def in_dtype(module: Program, dtype: torch.dtype) -> Program:
     """Return the module itself where all that floats is of that dtype, else a copy that is."""
     tensors = [*module.parameters(), *module.buffers()]
     if all(tensor.dtype == dtype for tensor in tensors if tensor.is_floating_point()):
@@ -182,10 +200,7 @@ class GptReference:
     shares_prefixes = True
 
     def __init__(self, gpt: GPT) -> None:
-        f32, f64 = in_dtype(gpt, torch.float32), in_dtype(gpt, torch.float64)
-        assert isinstance(f32, GPT)
-        assert isinstance(f64, GPT)
-        self._f32, self._f64 = f32, f64
+        self._f32, self._f64 = in_dtype(gpt, torch.float32), in_dtype(gpt, torch.float64)
 
     @staticmethod
     def _hidden(gpt: GPT, ids: Ids) -> tuple[Tensor, list[KeyValue]]:
@@ -220,6 +235,11 @@ class GptReference:
             caches=tuple(caches),
         )
 
+    def compute_careful(self, ids: Ids) -> Truth:
+        """See Reference."""
+        beside = (GptReference(gpt).compute(ids) for gpt in nudged(self._f32))
+        return self.compute(ids).with_largest_errors(beside)
+
     def _head(self, hidden: FloatArray) -> FloatArray:
         with torch.no_grad():
             rows = torch.from_numpy(np.ascontiguousarray(hidden)).to(self._f64.wte.weight.device)
@@ -250,6 +270,9 @@ class Oracle:
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
         self._held: dict[Ids, Truth] = {}
+        self._careful: dict[Ids, Truth] = {}
+        """The same with careful units, each computed when it is asked for."""
+        self._is_careful = False
 
     def hold(self, ids: Ids) -> None:
         """Compute a long sequence whose prefixes will be asked for, unless each must run on its own."""
@@ -264,5 +287,26 @@ class Oracle:
         """
         for longer, truth in self._held.items():
             if longer[: len(ids)] == ids:
-                return truth.prefix(len(ids))
+                return self._with_units(truth).prefix(len(ids))
+        return self._compute(ids)
+
+    def _compute(self, ids: Ids) -> Truth:
+        if self._is_careful:
+            return self.reference.compute_careful(ids)
         return self.reference.compute(ids)
+
+    def _with_units(self, truth: Truth) -> Truth:
+        if not self._is_careful:
+            return truth
+        if truth.ids not in self._careful:
+            self._careful[truth.ids] = self._compute(truth.ids)
+        return self._careful[truth.ids]
+
+    @contextlib.contextmanager
+    def careful(self) -> Iterator[None]:
+        """Give careful units for as long as it takes."""
+        before, self._is_careful = self._is_careful, True
+        try:
+            yield
+        finally:
+            self._is_careful = before

@@ -15,6 +15,7 @@ import numpy.typing as npt
 
 from .case import Finding
 from .cases import SEED
+from .nudged import COUNT, SIZE
 from .tolerance import FLOOR, MAX_FACTOR, RMS_FACTOR, Ratio
 
 FORMAT_VERSION = 1
@@ -48,7 +49,8 @@ class Outcome:
         numbers = {} if ratio is None else {"ratio": rounded(ratio.peak), "rms_ratio": rounded(ratio.rms)}
         ties = {"near_ties": self.finding.near_ties} if self.finding.near_ties else {}
         fault = {"fault": self.finding.fault} if self.finding.fault else {}
-        return entry | numbers | ties | fault
+        careful = {"careful_unit": True} if self.finding.careful else {}
+        return entry | numbers | ties | fault | careful
 
     def sentence(self) -> str:
         """Say in one clause what is wrong."""
@@ -167,6 +169,7 @@ class GateReport:
                 "floor": FLOOR,
                 "max_factor": MAX_FACTOR,
                 "rms_factor": RMS_FACTOR,
+                "careful_unit": f"the largest over F32 and {COUNT} programs with weights up to {SIZE:g} away",
             },
             "seed": SEED,
             "versions": dict(sorted(self.versions.items())),
