@@ -38,7 +38,8 @@ def _vocabulary(definition: dict[str, Any]) -> dict[str, int]:
 
 def _text(token: Any) -> str | None:
     """Return a special token's text; tokenizer_config.json gives a string or an object."""
-    return token.get("content") if isinstance(token, dict) else token
+    content = token.get("content") if isinstance(token, dict) else token
+    return content if isinstance(content, str) else None
 
 
 def config_json(manifest: Manifest, config: GPTConfig | None, special: dict[str, int]) -> dict[str, Any]:

@@ -86,6 +86,12 @@ def write_companions(source: Source, options: ExportOptions, staging: Path) -> M
 
 def finish(manifest: Manifest, source: Source, staging: Path) -> Manifest:
     """Write the README, which says what the manifest says, and seal."""
-    text = readme(manifest, source.config, has_tokenizer=source.tokenizer is not None, notes=source.notes)
+    text = readme(
+        manifest,
+        source.config,
+        has_tokenizer=source.tokenizer is not None,
+        causal=source.causal,
+        notes=source.notes,
+    )
     (staging / "README.md").write_text(text, encoding="utf-8")
     return seal(staging, manifest)

@@ -24,7 +24,7 @@ from gpt_onnx.model import GPT, skeleton
 
 from .attention import padded_head_size
 from .gate.reference import GptReference, Reference
-from .graphs import Graph, example_sizes, graphs_of
+from .graphs import LONGEST_EXAMPLE, Graph, check_frozen_length, example_sizes, graphs_of
 from .options import ExportOptions
 from .targets import find_target
 from .trace import trace
@@ -58,6 +58,11 @@ class Source(Protocol):
     @property
     def notes(self) -> tuple[str, ...]:
         """Return sentences that the user should read: what the bundle cannot do, and why."""
+        ...
+
+    @property
+    def causal(self) -> bool:
+        """Return whether a token's logits depend on nothing after it: then padding may follow."""
         ...
 
     def trace(self, options: ExportOptions, avoid: frozenset[int] = frozenset()) -> list[Traced]:
@@ -96,11 +101,31 @@ def sizes_of(config: GPTConfig) -> set[int]:
     return numbers | widths | {heads, config.n_embd // 2}
 
 
+def _for_the_trace(config: GPTConfig, options: ExportOptions) -> GPTConfig:
+    """Let a short position table be longer while the graph is traced.
+
+    The example must be longer than one token and have a length that the model has nowhere else; a table of
+    one or two rows would leave no such length. The graph looks rows up, and knows nothing of their number.
+    """
+    limit = config.position_limit
+    if limit is None or limit >= LONGEST_EXAMPLE or options.frozen("seq_len") is not None:
+        return config
+    return config.replace(context_length=LONGEST_EXAMPLE)
+
+
+def _cut_table(model: ir.Model, config: GPTConfig) -> None:
+    """Give the traced position table the rows that it has."""
+    table = model.graph.initializers.get("gpt.wpe.weight")
+    if table is not None:
+        table.shape = ir.Shape((config.context_length, config.n_embd))
+
+
 class GptSource:
     """Our own GPT: traced without its weights, which are read one at a time while the file is written."""
 
     attention: str | None = None
     notes: tuple[str, ...] = ()
+    causal = True
 
     def __init__(
         self,
@@ -143,12 +168,16 @@ class GptSource:
 
     def trace(self, options: ExportOptions, avoid: frozenset[int] = frozenset()) -> list[Traced]:
         """See Source."""
-        taken = sizes_of(self.config) | avoid | options.frozen_sizes
-        sizes = example_sizes(taken, self.config.position_limit)
+        check_frozen_length(options, self.config.position_limit)
+        config = _for_the_trace(self.config, options)
+        taken = sizes_of(self.config) | sizes_of(config) | avoid | options.frozen_sizes
+        sizes = example_sizes(taken, config.position_limit, options.frozen("seq_len"))
         with FakeTensorMode():
-            gpt = GPT(self.config).eval()
+            gpt = GPT(config).eval()
             graphs = graphs_of(gpt, options)
             traced = [(graph, trace(graph, sizes)) for graph in graphs]
+        for _, model in traced:
+            _cut_table(model, self.config)
         return [Traced(graph=graph, model=model, sizes=sizes) for graph, model in traced]
 
     def parameter_names(self) -> Mapping[str, str]:

@@ -197,11 +197,11 @@ def check_frozen_length(options: ExportOptions, limit: int | None) -> None:
         )
 
 
-BATCH_EXAMPLES = (61, 67, 71, 73, 79, 83)
+BATCH_EXAMPLES = (61, 67, 71, 73, 79, 83, 101, 103, 107, 109, 113, 127)
 LONGEST_EXAMPLE = 97
 
 
-def example_sizes(taken: set[int], limit: int | None) -> dict[str, int]:
+def example_sizes(taken: set[int], limit: int | None, frozen: int | None = None) -> dict[str, int]:
     """Choose batch, sequence and past lengths whose numbers occur nowhere in the model.
 
     0 and 1 would be specialised by the tracer; a size that the model has too could not be told from a
@@ -210,17 +210,24 @@ def example_sizes(taken: set[int], limit: int | None) -> dict[str, int]:
     Args:
         taken: The sizes of the model.
         limit: The longest sequence that the module takes; None where there is no limit.
+        frozen: The one length of a frozen graph, for which only a batch is chosen.
 
     Raises:
-        ExportError: if the limit leaves no choice.
+        ExportError: if there is no choice.
     """
     for batch in BATCH_EXAMPLES:
-        for sequence in range(min(limit or LONGEST_EXAMPLE, LONGEST_EXAMPLE), 1, -1):
+        if frozen is not None and not {batch, batch * frozen} & taken:
+            return {BATCH: batch}
+        for sequence in () if frozen else range(min(limit or LONGEST_EXAMPLE, LONGEST_EXAMPLE), 1, -1):
             past = sequence + 6
             if not {batch, sequence, past, past + sequence, batch * sequence} & taken and batch != sequence:
                 return {BATCH: batch, SEQUENCE: sequence, PAST: past, TOTAL: past + sequence}
+    if frozen is not None:
+        raise ExportError("no example batch differs from all sizes of the model; freeze another --seq-len.")
+    longest = min(limit or LONGEST_EXAMPLE, LONGEST_EXAMPLE)
     raise ExportError(
-        f"no example length from 2 to {limit} differs from all sizes of the model; freeze --seq-len."
+        f"no example length from 2 to {longest} differs from all sizes of the model; "
+        f"freeze it with --seq-len {limit or 'N'}."
     )
 
 

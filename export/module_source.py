@@ -20,24 +20,46 @@ from gpt_onnx.bundle import ModelInfo
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import ExportError
 
+from .gate.cases import Ids
 from .gate.foreign import ModuleReference
-from .gate.reference import Reference, evaluating
+from .gate.reference import Reference, Truth, evaluating
 from .gpt_source import Traced, finite_numpy, hash_of_state
 from .graphs import check_frozen_length, example_sizes, plain_graph
 from .options import ExportOptions
 from .overrides import own_tokenizer, read_config
-from .probing import LONGEST_PROBE, LogitsOnly, named_context, probe
+from .probing import LONGEST_PROBE, Findings, LogitsOnly, named_context, probe
 from .trace import trace
+from .user_code import LeftError, module_code, told, user_code
 
 PREFIX = "module."
 NARROW = (torch.float16, torch.bfloat16)
+LAST_ALONE = (
+    "The module returns the logits of the last position alone, and so does the graph: "
+    "it generates text, and gives no logits of earlier positions."
+)
+NOT_CAUSAL = (
+    "The module is not causal: the logits of a token depend on what comes after it, so that padding changes "
+    "them; give it rows of the same length."
+)
+
+
+class _ModuleReference(ModuleReference):
+    """The module as the gate runs it: its prints go to stderr, and it cannot end the process."""
+
+    def compute(self, ids: Ids) -> Truth:
+        """See Reference."""
+        try:
+            with user_code():
+                return super().compute(ids)
+        except LeftError as exc:
+            raise ExportError(f"the module ended its forward by {told(exc)}; let it return logits.") from exc
 
 
 class ModuleSource:
     """Any torch.nn.Module; see Source.
 
     Raises:
-        ExportError: if it has no parameters, or does not map ids (B, S) to logits.
+        ExportError: if it is no eager module with weights, or does not map ids (B, S) to finite logits.
     """
 
     config: GPTConfig | None = None
@@ -46,25 +68,42 @@ class ModuleSource:
     def __init__(self, module: nn.Module, options: ExportOptions) -> None:
         self.name = _snake_case(type(module).__name__)
         self.module = module
-        self._wrapped = LogitsOnly(in_float32(module))
         described = None if options.config is None else read_config(options.config)
-        self.context_length = described.context_length if described else named_context(module)
-        frozen = options.frozen("seq_len")
-        with evaluating(self._wrapped):
-            found = probe(self._wrapped, self.context_length, frozen, options.frozen("batch_size") or 1)
-        self.vocab_size, self.last_only = found.vocab_size, found.last_only
+        with module_code("it was looked at"):
+            refuse_compiled(module)
+            self._wrapped = LogitsOnly(in_float32(module))
+            self.context_length = described.context_length if described else named_context(module)
+            found = self._probed(options)
+            self._state = _tensors_by_name(module)
+        self.vocab_size, self.last_only, self.causal = found.vocab_size, found.last_only, found.causal
         self.position_limit = found.position_limit
         self.tokenizer = own_tokenizer(options, self.context_length or LONGEST_PROBE, self.vocab_size)
+
+    def _probed(self, options: ExportOptions) -> Findings:
+        """Run the module, and see that it computes numbers.
+
+        Raises:
+            CheckpointError: if it does not, as its weights are not finite.
+            ExportError: if it does not, though they are.
+        """
+        frozen, batch = options.frozen("seq_len"), options.frozen("batch_size") or 1
+        with evaluating(self._wrapped):
+            found = probe(self._wrapped, self.context_length, frozen, batch)
+        if found.faults is not None:
+            for name in self.parameter_names().values():
+                self.weight(name)
+            raise ExportError(
+                f"the module's own logits are NaN or infinite at {found.faults} of its vocabulary; let it "
+                "give finite ones, such as -1e4 where a token is ruled out."
+            )
+        return found
 
     @property
     def notes(self) -> tuple[str, ...]:
         """See Source."""
-        if not self.last_only:
-            return ()
-        return (
-            "The module returns the logits of the last position alone, and so does the graph: "
-            "it generates text, and gives no logits of earlier positions.",
-        )
+        if self.last_only:
+            return (LAST_ALONE,)
+        return () if self.causal else (NOT_CAUSAL,)
 
     def trace(self, options: ExportOptions, avoid: frozenset[int] = frozenset()) -> list[Traced]:
         """See Source."""
@@ -73,7 +112,8 @@ class ModuleSource:
         if self.last_only:
             batch = graph.outputs["logits"][0]
             graph = dataclasses.replace(graph, outputs={"logits": (batch, 1, self.vocab_size)})
-        sizes = example_sizes(self._sizes() | avoid | options.frozen_sizes, self.position_limit)
+        taken = self._sizes() | avoid | options.frozen_sizes
+        sizes = example_sizes(taken, self.position_limit, options.frozen("seq_len"))
         with evaluating(self._wrapped):
             model = trace(graph, sizes)
         _share_tied(model, self._wrapped)
@@ -103,12 +143,12 @@ class ModuleSource:
 
     def reference(self) -> Reference:
         """See Source."""
-        return ModuleReference(self.module, name=self.name)
+        with module_code("it was copied to float64"):
+            return _ModuleReference(self.module, name=self.name)
 
     def sha256(self) -> str:
         """See Source."""
-        tensors = {key: value for key, value in self.module.state_dict().items() if isinstance(value, Tensor)}
-        return hash_of_state(tensors, type(self.module).__name__)
+        return hash_of_state(self._state, type(self.module).__name__)
 
     def _sizes(self) -> set[int]:
         """Return the sizes of all parameters and buffers, and every integer that a submodule holds."""
@@ -120,6 +160,29 @@ class ModuleSource:
 
 def _tensors(module: nn.Module) -> Iterable[Tensor]:
     return [*module.parameters(), *module.buffers()]
+
+
+def _tensors_by_name(module: nn.Module) -> dict[str, Tensor]:
+    return {key: value for key, value in module.state_dict().items() if isinstance(value, Tensor)}
+
+
+def refuse_compiled(module: nn.Module) -> None:
+    """Refuse what is no program any more that can be traced, or has no weights yet.
+
+    Raises:
+        ExportError: naming the part.
+    """
+    for name, part in module.named_modules():
+        where = f"{type(part).__name__} {name}".rstrip()
+        if isinstance(part, torch.jit.ScriptModule):
+            raise ExportError(f"{where} is compiled by torch.jit; give the eager module it was made from.")
+        if re.search(r"\bquantized\b", type(part).__module__):
+            raise ExportError(f"{where} is quantized; give the module in floating point it was made from.")
+    for name, tensor in (*module.named_parameters(), *module.named_buffers()):
+        if tensor.is_meta:
+            raise ExportError(
+                f"{name} is on the meta device and has no values; load the weights before the export."
+            )
 
 
 def in_float32(module: nn.Module) -> nn.Module:

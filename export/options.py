@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
+import operator
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +16,32 @@ from .targets import find_target
 
 DYNAMIC = "dynamic"
 CHECK_LEVELS = ("none", "quick", "standard", "deep")
+LARGEST: Mapping[str, int] = {"seq_len": 2**20, "batch_size": 2**16}
+"""The largest size that a graph can be frozen at; positions are exact up to 2^20."""
+
+
+def _checked_size(name: str, value: Any, largest: int) -> int | str:
+    """Return "dynamic" or an int; an integer of numpy is one as well."""
+    if isinstance(value, str) and value == DYNAMIC:
+        return DYNAMIC
+    try:
+        number = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise ConfigError(f"{name} is {value!r}; it must be 'dynamic' or an integer of at least 1.")
+    if number > largest:
+        raise ConfigError(f"{name} is {value!r}; a graph can be frozen at no more than {largest}.")
+    return number
+
+
+def _checked_path(name: str, value: Any) -> Path | None:
+    """Return a path; of text, or as it is."""
+    if value is None:
+        return None
+    if not isinstance(value, str | os.PathLike) or isinstance(os.fspath(value), bytes) or not str(value):
+        raise ConfigError(f"{name} is {value!r}; it must be a path.")
+    return Path(value)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,23 +62,25 @@ class ExportOptions:
     """Whether the graph takes and returns keys and values; without, it is input_ids -> logits."""
     check: str = "standard"
     """How thoroughly the graph is compared with the original: one of CHECK_LEVELS."""
-    reference: Path | None = None
+    reference: Path | str | None = None
     """A file with input_ids and logits that the original program wrote, to compare with as well."""
     tokenizer: Path | str | None = None
     """A tokenizer to use instead of the source's own; "none" for no tokenizer."""
-    config: Path | None = None
+    config: Path | str | None = None
     """A configuration (JSON or TOML) for a source that does not tell its own."""
     overwrite: bool = False
     """Whether an older bundle at the destination is replaced."""
 
     def __post_init__(self) -> None:
         find_target(self.target)
-        for name in ("seq_len", "batch_size"):
-            _check_size(name, getattr(self, name))
+        for name, largest in LARGEST.items():
+            object.__setattr__(self, name, _checked_size(name, getattr(self, name), largest))
+        for name in ("reference", "config", "tokenizer"):
+            object.__setattr__(self, name, _checked_path(name, getattr(self, name)))
         for name in ("kv_cache", "overwrite"):
             if type(getattr(self, name)) is not bool:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be true or false.")
-        if self.check not in CHECK_LEVELS:
+        if not (isinstance(self.check, str) and self.check in CHECK_LEVELS):
             raise ConfigError(f"check is {self.check!r}; known are {', '.join(CHECK_LEVELS)}.")
         if self.check == "none" and self.reference is not None:
             raise ConfigError("check is 'none' and a reference is given; choose a check that looks at it.")
@@ -82,7 +114,13 @@ class ExportOptions:
         }
 
 
-def _check_size(name: str, value: int | str) -> None:
-    valid = value == DYNAMIC or (type(value) is int and value >= 1)
-    if not valid:
-        raise ConfigError(f"{name} is {value!r}; it must be 'dynamic' or an integer of at least 1.")
+def options_of(values: Mapping[str, Any]) -> ExportOptions:
+    """Return options by name.
+
+    Raises:
+        ConfigError: if there is no option of a name, or a value is out of its range.
+    """
+    known = [field.name for field in dataclasses.fields(ExportOptions)]
+    if unknown := next((name for name in values if name not in known), None):
+        raise ConfigError(f"{unknown!r} is no option of an export; known are {', '.join(known)}.")
+    return ExportOptions(**values)

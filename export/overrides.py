@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import tempfile
 import tomllib
 from pathlib import Path
 
 from gpt_onnx.checkpoint import TokenizerFiles
 from gpt_onnx.checkpoint.tokenizer_files import read_tokenizer
 from gpt_onnx.config import GPTConfig, read_json_object
-from gpt_onnx.errors import ConfigError, InputError
+from gpt_onnx.errors import ConfigError, GptOnnxError, InputError
+from gpt_onnx.runtime.tokenizer import load_tokenizer
 
+from .clients import special_ids
 from .options import ExportOptions
 
 
-def read_config(path: Path) -> GPTConfig:
+def read_config(path: Path | str) -> GPTConfig:
     """Read a configuration from a JSON or TOML file.
 
     Raises:
         ConfigError: if it cannot be read or understood.
     """
+    path = Path(path)
     if path.suffix.lower() != ".toml":
         return GPTConfig.from_dict(read_json_object(path), origin=str(path))
     try:
@@ -45,3 +49,22 @@ def own_tokenizer(options: ExportOptions, context_length: int, vocab_size: int) 
             f"vocabulary has {vocab_size} rows; take the tokenizer that it was trained with, or none."
         )
     return found
+
+
+def check_tokenizer(tokenizer: TokenizerFiles | None, vocab_size: int) -> None:
+    """Load a tokenizer as the runtime will, before a bundle is made with it.
+
+    Raises:
+        InputError: if the runtime would refuse it.
+    """
+    if tokenizer is None:
+        return
+    with tempfile.TemporaryDirectory(prefix="gpt-onnx-") as folder:
+        file = Path(folder) / "tokenizer.json"
+        file.write_text(tokenizer.definition, encoding="utf-8")
+        try:
+            load_tokenizer(file, special_ids(tokenizer).values()).allowed(vocab_size)
+        except GptOnnxError as exc:
+            said = str(exc).replace(f"{file}", "tokenizer.json").removesuffix(".")
+            remedy = "" if "--tokenizer" in said else "; name another with --tokenizer, or none"
+            raise InputError(f"the runtime would refuse this tokenizer: {said}{remedy}.") from exc

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpt_onnx.bundle import Manifest, check_graph, open_bundle, publishing
-from gpt_onnx.errors import ParityError
+from gpt_onnx.errors import InputError, ParityError
 
 from .build import Progress, write_graphs
 from .companions import finish, write_companions, write_json
 from .gate import GateReport, run_gate, sample_texts, write_reference
 from .gpt_source import Source
-from .options import ExportOptions
+from .options import ExportOptions, options_of
 from .source import SourceLike, resolve
 
 
@@ -43,6 +44,21 @@ def _silent(step: str, done: int, total: int) -> None:
     """Report progress to nobody."""
 
 
+def _check_paths(destination: object, options: ExportOptions) -> None:
+    """Refuse paths that cannot be used, before any work is done.
+
+    Raises:
+        InputError: if the destination is no path, or there is no reference file.
+    """
+    if not isinstance(destination, str | os.PathLike) or not str(destination):
+        raise InputError(f"the destination is {destination!r}; name the folder to make.")
+    if options.reference is not None and not Path(options.reference).is_file():
+        raise InputError(
+            f"the reference file {options.reference} does not exist; it holds input_ids and logits that the "
+            "original program wrote."
+        )
+
+
 def export_bundle(
     module_or_path: SourceLike, destination: str | Path, *, progress: Progress = _silent, **options: Any
 ) -> BundleReport:
@@ -61,7 +77,8 @@ def export_bundle(
         ParityError: if graph and model compute different numbers; nothing is published then.
         BundleError: if the destination cannot be written.
     """
-    chosen = ExportOptions(**options)
+    chosen = options_of(options)
+    _check_paths(destination, chosen)
     source = resolve(module_or_path, chosen)
     with publishing(destination, overwrite=chosen.overwrite) as staging:
         rewrites, payload = write_graphs(source, chosen, staging, progress)
@@ -93,7 +110,7 @@ def _check(source: Source, options: ExportOptions, staging: Path, progress: Prog
         source.reference(),
         level=options.check,
         texts=sample_texts(source.tokenizer),
-        reference_file=options.reference,
+        reference_file=None if options.reference is None else Path(options.reference),
         progress=lambda done, total: progress("check", done, total),
     )
     if not report.passed:

@@ -1,4 +1,7 @@
-"""What a module tells when it is run: its vocabulary, which positions come out, how long it goes."""
+"""What a module tells when it is run: its vocabulary, which positions come out, how long it goes.
+
+And whether it is causal, and whether its logits are numbers.
+"""
 
 from __future__ import annotations
 
@@ -12,8 +15,8 @@ from torch import Tensor, nn
 from gpt_onnx.config import SYNONYMS
 from gpt_onnx.errors import ExportError
 
-from .gate.foreign import logits_in
-from .user_code import told
+from .gate.foreign import PROBE, SAME, logits_in
+from .user_code import told, user_code
 
 LONGEST_PROBE = 4096  # tokens: a module that takes so many is taken to have no limit
 SHORTEST_PROBE = 2  # tokens: with one, logits of all positions and of the last alone look the same
@@ -42,6 +45,10 @@ class Findings:
     """Whether it returns the logits of the last position alone."""
     position_limit: int | None
     """The longest sequence that it computes; None where no limit was found."""
+    causal: bool
+    """Whether the logits of a token depend on nothing after it, as far as a short sequence tells."""
+    faults: str | None
+    """At which rows of the vocabulary logits are not finite; None where all are."""
 
 
 def probe(wrapped: LogitsOnly, context_length: int | None, frozen: int | None, batch: int = 1) -> Findings:
@@ -54,7 +61,7 @@ def probe(wrapped: LogitsOnly, context_length: int | None, frozen: int | None, b
         batch: How many sequences at once.
 
     Raises:
-        ExportError: if it does not map ids (B, S) to logits.
+        ExportError: if it does not map ids (B, S) to logits of float32.
     """
     runs = functools.partial(_runs, wrapped, batch)
     if frozen and not runs(frozen) and runs(SHORTEST_PROBE):
@@ -62,8 +69,13 @@ def probe(wrapped: LogitsOnly, context_length: int | None, frozen: int | None, b
     length = frozen or SHORTEST_PROBE
     logits = _described(wrapped, length, batch, None if frozen else context_length)
     limit = frozen or _limit(runs, context_length)
+    last_only = length > 1 and logits.shape[1] == 1
     return Findings(
-        vocab_size=logits.shape[2], last_only=length > 1 and logits.shape[1] == 1, position_limit=limit
+        vocab_size=logits.shape[2],
+        last_only=last_only,
+        position_limit=limit,
+        causal=not last_only and _looks_causal(wrapped, batch, frozen, limit, logits.shape[2]),
+        faults=_not_finite(logits),
     )
 
 
@@ -78,14 +90,61 @@ def named_context(module: nn.Module) -> int | None:
     return None
 
 
-def _logits(wrapped: LogitsOnly, length: int, batch: int) -> Tensor:
-    result: Tensor = wrapped(torch.zeros((batch, length), dtype=torch.int64))
+def _run(wrapped: LogitsOnly, ids: Tensor) -> Tensor:
+    with user_code():
+        result: Tensor = wrapped(ids)
+    batch, length = ids.shape
+    if result.dtype != torch.float32:
+        raise ExportError(
+            f"the module made logits of {str(result.dtype).removeprefix('torch.')}; return what its head "
+            "computes, in float32."
+        )
     if result.dim() != 3 or result.shape[0] != batch or result.shape[1] not in (1, length):
         raise ExportError(
             f"the module made logits of the shape {tuple(result.shape)} from ids of ({batch}, {length}); "
             f"({batch}, {length}, vocab_size) was expected."
         )
-    return result
+    return result.detach()
+
+
+def _logits(wrapped: LogitsOnly, length: int, batch: int) -> Tensor:
+    return _run(wrapped, torch.zeros((batch, length), dtype=torch.int64))
+
+
+def _not_finite(logits: Tensor) -> str | None:
+    """Say at which rows of the vocabulary logits (B, S, V) are NaN or infinite."""
+    rows = torch.nonzero(~torch.isfinite(logits).all(dim=0).all(dim=0)).flatten().tolist()
+    if not rows:
+        return None
+    span = f"row {rows[0]}" if len(rows) == 1 else f"{len(rows)} rows from {rows[0]} to {rows[-1]}"
+    return f"{span} of {logits.shape[2]}"
+
+
+def _same(found: Tensor, expected: Tensor) -> bool:
+    """Whether logits are equal but for the order in which sums were taken."""
+    scale = max(float(expected.abs().max()), 1e-30)
+    return bool((found - expected).abs().max() <= SAME["float32"] * scale)
+
+
+def _looks_causal(
+    wrapped: LogitsOnly, batch: int, frozen: int | None, limit: int | None, vocab_size: int
+) -> bool:
+    """Whether the beginning of a sequence has the same logits with another end, and without any."""
+    length = frozen or min(PROBE, limit or PROBE)
+    head = length // 2
+    if not head:
+        return True  # nothing comes after the only token
+    ids = torch.zeros((batch, length), dtype=torch.int64)
+    other = ids.clone()
+    other[:, head:] = min(1, vocab_size - 1)
+    try:
+        expected = _run(wrapped, ids)[:, :head]
+        found = [_run(wrapped, other)[:, :head]]
+        if frozen is None:
+            found.append(_run(wrapped, ids[:, :head]))
+    except Exception:  # as for _runs
+        return False
+    return all(_same(logits, expected) for logits in found)
 
 
 def _described(wrapped: LogitsOnly, length: int, batch: int, context_length: int | None) -> Tensor:
@@ -95,6 +154,11 @@ def _described(wrapped: LogitsOnly, length: int, batch: int, context_length: int
     except ExportError:
         raise
     except Exception as exc:
+        if length == SHORTEST_PROBE and _runs(wrapped, batch, 1):
+            raise ExportError(
+                f"the module computes one token at once and not {length} ({told(exc)}); "
+                "freeze the length with --seq-len 1."
+            ) from exc
         if context_length is not None and _runs(wrapped, batch, context_length):
             raise ExportError(
                 f"the module computes {context_length} tokens at once and not {length} ({told(exc)}); "

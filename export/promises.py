@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from gpt_onnx.errors import ExportError
 
-from .graphs import TOTAL, Dims, Graph
+from .graphs import BATCH, SEQUENCE, TOTAL, Dim, Dims, Graph
 from .passes import KEEP
 from .passes._graph import dims_of, is_parameter
 
 _GRAPH_KINDS = (ir.AttributeType.GRAPH, ir.AttributeType.GRAPHS)
+FREEZERS = {SEQUENCE: "--seq-len N", BATCH: "--batch-size N"}
 LONGEST_SHAPE = 8  # a constant with more elements is a range or a table, not a shape
 
 
@@ -26,9 +27,15 @@ class BakedSizeError(ExportError):
     def __init__(self, size: int, dim: str, constant: str) -> None:
         self.size = size
         super().__init__(
-            f"the example's {dim} of {size} was baked into the constant {constant}; "
-            "the module computes with a size that was to stay dynamic."
+            f"the example's {dim} of {size} was baked into the constant {constant}: the module computes with "
+            f"a size that was to stay dynamic; {_remedy([dim])}."
         )
+
+
+def _remedy(dims: Iterable[Dim]) -> str:
+    """Say how the dims that a module fixes can be frozen."""
+    options = [FREEZERS[dim] for dim in dims if dim in FREEZERS]
+    return f"freeze it with {' and '.join(options)}" if options else "take it from the ids at each run"
 
 
 def rename_mask_length(model: ir.Model, graph: Graph) -> None:
@@ -72,9 +79,10 @@ def check_dims(model: ir.Model, graph: Graph) -> None:
 def _check_one(value: ir.Value, promised: Dims) -> None:
     found = dims_of(value)
     if found is None or tuple(found) != promised:
+        fixed = [want for got, want in zip(found or (), promised, strict=False) if got != want]
         raise ExportError(
-            f"{value.name} came out of the trace with the dims {found}; {list(promised)} were promised. "
-            "The module fixes a size that was to stay dynamic."
+            f"{value.name} came out of the trace with the dims {found}; {list(promised)} were promised: the "
+            f"module fixes a size that was to stay dynamic; {_remedy(fixed)}."
         )
 
 

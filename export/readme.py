@@ -101,7 +101,12 @@ CLIENTS: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
 
 
 def readme(
-    manifest: Manifest, config: GPTConfig | None, *, has_tokenizer: bool, notes: tuple[str, ...] = ()
+    manifest: Manifest,
+    config: GPTConfig | None,
+    *,
+    has_tokenizer: bool,
+    causal: bool = True,
+    notes: tuple[str, ...] = (),
 ) -> str:
     """Say what the bundle is and how to run it.
 
@@ -109,11 +114,15 @@ def readme(
         manifest: The bundle's description.
         config: The model's configuration; None for a module of anybody's.
         has_tokenizer: Whether the bundle takes and gives text.
+        causal: Whether what comes after a token leaves its logits alone.
         notes: What the user should know besides.
     """
     facts = _Facts(manifest, config, has_tokenizer)
     text = README.format(
-        notes="".join(f"\n{note}\n" for note in notes), **_about(manifest), **_usage(has_tokenizer)
+        notes="".join(f"\n{note}\n" for note in notes),
+        padding=_padding(manifest) if causal else "none",
+        **_about(manifest),
+        **_usage(has_tokenizer),
     )
     path = next(iter(manifest.graph.graphs.values()))
     return text + "".join(part.replace("{graph}", path) for part, fits in CLIENTS if fits(facts))
@@ -137,8 +146,11 @@ def _about(manifest: Manifest) -> dict[str, object]:
         "vocab_size": model.vocab_size,
         "context": _tokens(model.context_length, "unknown length"),
         "limit": _tokens(graph.seq_len or model.position_limit, "any"),
-        "padding": target.padding if graph.layout == "dynamic" else "right",
     }
+
+
+def _padding(manifest: Manifest) -> str:
+    return find_target(manifest.target).padding if manifest.graph.layout == "dynamic" else "right"
 
 
 def _usage(has_tokenizer: bool) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TypeGuard
 
@@ -9,14 +10,14 @@ import torch
 from torch import nn
 
 from gpt_onnx.checkpoint import find_shipped, read_checkpoint
-from gpt_onnx.errors import InputError
+from gpt_onnx.errors import CheckpointError, InputError
 from gpt_onnx.model import GPT, skeleton
 
 from .gpt_source import GptSource, Source
 from .module_source import ModuleSource
 from .options import ExportOptions
-from .overrides import own_tokenizer
-from .user_code import load_module, names_code
+from .overrides import check_tokenizer, own_tokenizer
+from .user_code import load_module, names_code, refuse_code_without_name
 
 SourceLike = str | Path | nn.Module | None
 """What can be exported."""
@@ -24,28 +25,6 @@ KINDS = (
     "a checkpoint folder with config.json and model.safetensors, or FILE.py:NAME, a torch.nn.Module "
     "or a function that returns one"
 )
-
-
-def resolve(source: SourceLike, options: ExportOptions) -> Source:
-    """Find out what a source is.
-
-    Args:
-        source: A checkpoint folder, ``FILE.py:NAME``, a module in memory, or None for the model that ships.
-        options: Where tokenizer and configuration may be overridden.
-
-    Raises:
-        InputError: if there is no source.
-        CheckpointError: if it is a checkpoint that cannot be used.
-        ExportError: if it is Python code that does not give a usable module.
-    """
-    if isinstance(source, nn.Module):
-        return of_module(source, options)
-    if source is not None and names_code(str(source)):
-        found = of_module(load_module(str(source)), options)
-        found.name = Path(str(source).rpartition(":")[0]).stem
-        return found
-    _refuse_config(options)
-    return GptSource.of_checkpoint(read_checkpoint(_found(source), tokenizer=options.tokenizer))
 
 
 def of_module(module: nn.Module, options: ExportOptions) -> Source:
@@ -76,8 +55,41 @@ def _refuse_config(options: ExportOptions) -> None:
 
 def _found(source: str | Path | None) -> Path:
     if source is not None:
+        refuse_code_without_name(str(source))
+        if not str(source):
+            raise InputError(f"the source is an empty name; name {KINDS}.")
+        if not os.path.lexists(source):
+            raise CheckpointError(f"{source} does not exist; name {KINDS}.")
         return Path(source)
     shipped = find_shipped()
     if shipped is None:
         raise InputError(f"no source was named, and this is not a clone with its own model; name {KINDS}.")
     return shipped
+
+
+def _of_path(source: str | Path | None, options: ExportOptions) -> Source:
+    if source is not None and names_code(str(source)):
+        found = of_module(load_module(str(source)), options)
+        found.name = Path(str(source).rpartition(":")[0]).stem
+        return found
+    _refuse_config(options)
+    return GptSource.of_checkpoint(read_checkpoint(_found(source), tokenizer=options.tokenizer))
+
+
+def resolve(source: SourceLike, options: ExportOptions) -> Source:
+    """Find out what a source is.
+
+    Args:
+        source: A checkpoint folder, ``FILE.py:NAME``, a module in memory, or None for the model that ships.
+        options: Where tokenizer and configuration may be overridden.
+
+    Raises:
+        InputError: if there is no source, or the runtime would refuse its tokenizer.
+        CheckpointError: if it is a checkpoint that cannot be used.
+        ExportError: if it is Python code that does not give a usable module.
+    """
+    if not isinstance(source, nn.Module | str | Path | None):
+        raise InputError(f"the source is a {type(source).__name__}; name {KINDS}.")
+    found = of_module(source, options) if isinstance(source, nn.Module) else _of_path(source, options)
+    check_tokenizer(found.tokenizer, found.model_info(options).vocab_size)
+    return found

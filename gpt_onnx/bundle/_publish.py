@@ -62,6 +62,8 @@ def check_destination(destination: Path, *, overwrite: bool) -> None:
     """
     if not os.path.lexists(destination):
         return
+    if destination.is_symlink() and not destination.exists():
+        raise BundleError(f"{destination} is a link that leads to itself; choose another name.")
     if not destination.is_dir():
         raise BundleError(f"{destination} is a file; a bundle is a folder: choose another name.")
     if not overwrite:
@@ -181,6 +183,8 @@ def publishing(destination: str | Path, *, overwrite: bool = False) -> Iterator[
     Raises:
         BundleError: if the destination may not or cannot be written, or the staging folder is no bundle.
     """
+    if not os.fspath(destination):
+        raise BundleError("the destination is an empty name; name the folder to make.")
     destination = Path(os.path.realpath(destination))  # the target of a link is replaced, not the link
     recover(destination)
     check_destination(destination, overwrite=overwrite)

@@ -20,6 +20,7 @@ VOCABULARY_FILE = "vocab.json"
 MERGES_FILE = "merges.txt"
 END_OF_TEXT = "<|endoftext|>"
 MAX_TOKENIZER_BYTES = 200_000_000
+MAX_ID = 2**31 - 1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,28 +51,6 @@ def default_tokenizer_config(context_length: int) -> dict[str, Any]:
     }
 
 
-def read_tokenizer(path: Path, context_length: int) -> TokenizerFiles | None:
-    """Read the tokenizer of a folder (None where it has none), or one ``tokenizer.json``.
-
-    Raises:
-        CheckpointError: if the file is missing or damaged, or vocab.json is there without merges.txt.
-    """
-    if not path.is_dir():
-        return TokenizerFiles(definition=_definition(path), config=_config_beside(path, context_length))
-    if (path / TOKENIZER_FILE).exists():
-        return read_tokenizer(path / TOKENIZER_FILE, context_length)
-    present = [name for name in (VOCABULARY_FILE, MERGES_FILE) if (path / name).exists()]
-    if not present:
-        return None
-    if len(present) == 1:
-        missing = MERGES_FILE if present == [VOCABULARY_FILE] else VOCABULARY_FILE
-        raise CheckpointError(f"{path} has {present[0]} and no {missing}; a byte-level BPE needs both.")
-    definition = _converted(path / VOCABULARY_FILE, path / MERGES_FILE)
-    return TokenizerFiles(
-        definition=definition, config=_config_beside(path / VOCABULARY_FILE, context_length)
-    )
-
-
 def _definition(path: Path) -> str:
     """Read tokenizer.json and check that it is an object with a vocabulary whose ids can be counted."""
     text = _read_text(path)
@@ -81,11 +60,15 @@ def _definition(path: Path) -> str:
         raise CheckpointError(
             f"{path} has no vocabulary of tokens and ids: it is not a tokenizer.json."
         ) from exc
-    if not ids or not all(type(number) is int and number >= 0 for number in ids):
+    if not ids or not all(map(_is_id, ids)):
         raise CheckpointError(
-            f"{path} has a vocabulary without ids, or with ids that are not whole numbers from 0."
+            f"{path} has a vocabulary without ids, or with ids that are not whole numbers from 0 to {MAX_ID}."
         )
     return text
+
+
+def _is_id(number: object) -> bool:
+    return type(number) is int and 0 <= number <= MAX_ID
 
 
 def _ids(tokenizer: dict[str, Any]) -> Iterator[int]:
@@ -109,20 +92,22 @@ def _converted(vocabulary: Path, merges: Path) -> str:
     from gpt_onnx.checkpoint.byte_level import byte_level_bpe
 
     vocab = _json_object(vocabulary, _read_text(vocabulary))
-    if not all(type(number) is int for number in vocab.values()):
+    if wrong := next((token for token, number in vocab.items() if not _is_id(number)), None):
         raise CheckpointError(
-            f"{vocabulary} maps tokens to something other than whole numbers; it must give ids."
+            f"{vocabulary} gives {wrong[:40]!r} the id {str(vocab[wrong])[:40]}; ids are whole numbers "
+            f"from 0 to {MAX_ID}."
         )
     lines = [
         line for line in _read_text(merges).split("\n") if line.strip() and not line.startswith("#version")
     ]
     pairs = [tuple(line.split(" ")) for line in lines]
-    if wrong := next((pair for pair in pairs if len(pair) != 2), None):
-        raise CheckpointError(f"{merges} has the line {' '.join(wrong)[:40]!r}; each must be two tokens.")
+    if bad := next((pair for pair in pairs if len(pair) != 2), None):
+        raise CheckpointError(f"{merges} has the line {' '.join(bad)[:40]!r}; each must be two tokens.")
     try:
         return byte_level_bpe(vocab, [(left, right) for left, right in pairs], END_OF_TEXT).to_str()
-    except Exception as exc:  # the tokenizers library raises bare Exception, and PanicException beside it
-        raise CheckpointError(f"{vocabulary} and {merges} do not fit together: {exc}.") from exc
+    except Exception as exc:  # the tokenizers library raises bare Exception
+        reason = next(iter(str(exc).splitlines()), type(exc).__name__).removesuffix(".")
+        raise CheckpointError(f"{vocabulary} and {merges} do not fit together: {reason}.") from exc
 
 
 def _read_text(path: Path) -> str:
@@ -146,3 +131,34 @@ def _json_object(path: Path, text: str) -> dict[str, Any]:
     if not isinstance(values, dict):
         raise CheckpointError(f"{path} holds a {type(values).__name__}; it must hold one JSON object.")
     return values
+
+
+def _read_pair(folder: Path, context_length: int) -> TokenizerFiles | None:
+    """Convert vocab.json and merges.txt of a folder; None where it has neither."""
+    present = [name for name in (VOCABULARY_FILE, MERGES_FILE) if (folder / name).exists()]
+    if not present:
+        return None
+    if len(present) == 1:
+        missing = MERGES_FILE if present == [VOCABULARY_FILE] else VOCABULARY_FILE
+        raise CheckpointError(f"{folder} has {present[0]} and no {missing}; a byte-level BPE needs both.")
+    definition = _converted(folder / VOCABULARY_FILE, folder / MERGES_FILE)
+    return TokenizerFiles(
+        definition=definition, config=_config_beside(folder / VOCABULARY_FILE, context_length)
+    )
+
+
+def read_tokenizer(path: Path, context_length: int) -> TokenizerFiles | None:
+    """Read the tokenizer of a folder (None where it has none), or one ``tokenizer.json``.
+
+    ``vocab.json`` or ``merges.txt`` stands for the two of them.
+
+    Raises:
+        CheckpointError: if the file is missing or damaged, or vocab.json is there without merges.txt.
+    """
+    if path.name in (VOCABULARY_FILE, MERGES_FILE) and path.is_file():
+        return _read_pair(path.parent, context_length)
+    if not path.is_dir():
+        return TokenizerFiles(definition=_definition(path), config=_config_beside(path, context_length))
+    if (path / TOKENIZER_FILE).exists():
+        return read_tokenizer(path / TOKENIZER_FILE, context_length)
+    return _read_pair(path, context_length)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpt_onnx.cli._console import is_quiet, note
+from gpt_onnx.cli._console import is_quiet, note, table_console
 from gpt_onnx.cli._options import json_option, output_option, overwrite_option
 
 if TYPE_CHECKING:
@@ -20,17 +21,16 @@ if TYPE_CHECKING:
 DYNAMIC = "dynamic"
 
 
-def size_or_dynamic(value: str | int) -> str | int:
-    """Return "dynamic" or an integer of at least 1; anything else is a usage error."""
+def size_or_dynamic(value: str) -> str | int:
+    """Return "dynamic" or an integer of at least 1; anything else is a usage error.
+
+    How large it may be is for the library to say.
+    """
     if value == DYNAMIC:
         return DYNAMIC
-    try:
-        number = int(value)
-    except ValueError:
-        number = 0
-    if number < 1:
-        raise click.BadParameter(f"{value!r} is neither 'dynamic' nor an integer of at least 1.")
-    return number
+    if not re.fullmatch("[0-9]{1,30}", value) or not int(value):
+        raise click.BadParameter(f"{value[:40]!r} is neither 'dynamic' nor an integer of at least 1.")
+    return int(value)
 
 
 def default_name(source: str | None) -> str:
@@ -53,9 +53,10 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None] | None]:
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-    with Progress(
-        TextColumn("{task.description:>6}"), BarColumn(), TimeElapsedColumn(), console=Console(stderr=True)
-    ) as bars:
+    # The stream of now: while a module is traced, sys.stderr is another one, and bars go on.
+    console = Console(file=sys.stderr)
+    columns = (TextColumn("{task.description:>6}"), BarColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=console) as bars:
         tasks: dict[str, Any] = {}
 
         def show(step: str, done: int, total: int) -> None:
@@ -135,10 +136,11 @@ def command(source: str | None, output: Path | None, as_json: bool, **options: A
     Exit code 3 means that graph and model disagree; nothing is published then.
     """
     from gpt_onnx.export import export_bundle
+    from gpt_onnx.export.user_code import code_file
 
     destination = output or Path(default_name(source))
-    if source is not None and ".py:" in source:
-        note(f"Running the code in {source.rpartition(':')[0]}.")
+    if source is not None and (file := code_file(source)):
+        note(f"Running the code in {file}.")
     with progress_bars() as progress:
         told = {"progress": progress} if progress else {}
         report = export_bundle(source, destination, **told, **options)
@@ -169,15 +171,13 @@ def describe(report: BundleReport) -> dict[str, Any]:
 
 def _print(report: BundleReport) -> None:
     """Print the gate's table, what the user should know, and one line that says what was made."""
-    from rich.console import Console
-
     from gpt_onnx.cli._parity_table import parity_table
 
     manifest = report.manifest
     if report.gate is not None:
-        Console().print(parity_table(report.gate.rows))
+        table_console().print(parity_table(report.gate.rows))
     for line in report.notes:
-        click.echo(line)
+        click.echo(f"Note: {line}")
     checked = "checked" if manifest.checked else "NOT checked"
     click.echo(
         f"{report.path}: {manifest.model.parameters:,} parameters, {report.nbytes:,} bytes, {checked} "

@@ -16,8 +16,10 @@ import torch
 from onnx.reference import ReferenceEvaluator
 
 from gpt_onnx.errors import ExportError
+from gpt_onnx.export import export_bundle
 from gpt_onnx.export.graphs import PAST, SEQUENCE, TOTAL, check_frozen_length, example_sizes
 from gpt_onnx.export.options import ExportOptions
+from gpt_onnx.runtime import OnnxGPT
 
 KEEP = "num_logits_to_keep"
 B, S, P, T, N = "batch_size", SEQUENCE, PAST, TOTAL, 16
@@ -272,8 +274,34 @@ def test_example_of_a_short_table_fits_into_it() -> None:
 
 
 def test_example_sizes_that_cannot_be_chosen_are_told() -> None:
-    with pytest.raises(ExportError, match=r"no example length from 2 to 3 .* freeze --seq-len"):
+    with pytest.raises(ExportError, match=r"no example length from 2 to 3 .* freeze it with --seq-len 3"):
         example_sizes({2, 3}, 3)
+
+
+def test_a_frozen_length_needs_no_example() -> None:
+    assert example_sizes({2, 3, 61}, 3, frozen=3) == {"batch_size": 67}
+    assert example_sizes({183}, 3, frozen=3) == {"batch_size": 67}  # 183 is 61 times 3
+    with pytest.raises(ExportError, match="no example batch differs"):
+        example_sizes(set(range(200)), None, frozen=8)
+
+
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+@pytest.mark.parametrize("length", [1, 2])
+@pytest.mark.parametrize(
+    "options", [{}, {"kv_cache": False}, {"seq_len": 0}, {"kv_cache": False, "seq_len": 0}]
+)
+def test_a_table_of_one_or_two_positions_is_computed(
+    make_gpt: Any, tmp_path: Path, target: str, length: int, options: dict[str, Any]
+) -> None:
+    gpt = make_gpt(position="learned", context_length=length, n_layer=1)
+    chosen = options | ({"seq_len": length} if "seq_len" in options else {})
+    report = export_bundle(gpt, tmp_path / "b", target=target, check="none", **chosen)
+    assert report.manifest.model.position_limit == length
+    ids = np.array([[4, 7][:length]])
+    with torch.no_grad():
+        wanted = gpt(torch.from_numpy(ids))[0].numpy()
+    found = OnnxGPT.load(tmp_path / "b").logits(ids)
+    np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=3e-5)
 
 
 def test_a_length_beyond_the_table_is_refused() -> None:

@@ -73,10 +73,10 @@ def test_the_longest_sequence_is_found_whatever_is_named(longest: int, named: in
     )
 
 
-def test_a_named_context_that_is_the_limit_takes_three_runs() -> None:
+def test_a_named_context_that_is_the_limit_takes_three_runs_and_causality_three() -> None:
     module = Limited(48)
     probe(LogitsOnly(module), 48, None)
-    assert module.seen == [2, 48, 49]
+    assert module.seen == [2, 48, 49, 11, 11, 5]
 
 
 def test_no_limit_is_found_where_there_is_none() -> None:
@@ -88,7 +88,7 @@ def test_no_limit_is_found_where_there_is_none() -> None:
 def test_a_frozen_length_is_the_only_one_that_is_run() -> None:
     module = Limited()
     assert probe(LogitsOnly(module), 48, 16, batch=3).position_limit == 16
-    assert module.seen == [16, 16]
+    assert set(module.seen) == {16}
 
 
 def test_a_frozen_length_beyond_the_table_is_left_for_the_options_to_tell() -> None:
@@ -165,3 +165,73 @@ def test_what_can_be_no_context_is_not_taken_for_one(value: Any) -> None:
     module = nn.Linear(2, 2)
     module.block_size = value
     assert named_context(module) is None
+
+
+def _summed(logits: Tensor) -> Tensor:
+    return logits + logits.mean(1, keepdim=True)
+
+
+def _from_behind(logits: Tensor) -> Tensor:
+    return logits.flip(1).cumsum(1).flip(1)
+
+
+def _by_length(logits: Tensor) -> Tensor:
+    return logits * logits.shape[1]
+
+
+@pytest.mark.parametrize("frozen", [None, 2, 3, 8])
+@pytest.mark.parametrize("vocab", [2, 7])
+@pytest.mark.parametrize("give", [_summed, _from_behind])
+def test_what_looks_ahead_is_not_causal(give: Any, vocab: int, frozen: int | None) -> None:
+    module = Limited(give=give)
+    module.table = nn.Embedding(vocab, vocab)
+    assert not probe(LogitsOnly(module), None, frozen).causal
+
+
+@pytest.mark.parametrize("frozen", [None, 1, 2, 8])
+@pytest.mark.parametrize("longest", [2, 3, None])
+@pytest.mark.parametrize("vocab", [1, 2, 7])
+def test_what_looks_back_is_causal(vocab: int, longest: int | None, frozen: int | None) -> None:
+    module = Limited(None if frozen else longest, give=lambda logits: logits.cumsum(1))
+    module.table = nn.Embedding(vocab, vocab)
+    assert probe(LogitsOnly(module), None, frozen).causal
+
+
+def test_what_changes_with_the_length_is_not_causal() -> None:
+    assert not probe(LogitsOnly(Limited(give=_by_length)), None, None).causal
+
+
+def test_the_last_position_alone_takes_no_padding() -> None:
+    assert not probe(LogitsOnly(Limited(give=lambda logits: logits[:, -1])), None, None).causal
+
+
+@pytest.mark.parametrize(
+    ("give", "dtype"),
+    [
+        (lambda logits: logits.argmax(-1), "int64"),
+        (lambda logits: logits.half(), "float16"),
+        (lambda logits: logits.double(), "float64"),
+        (lambda logits: logits.to(torch.complex64), "complex64"),
+    ],
+)
+def test_logits_of_another_dtype_are_told(give: Any, dtype: str) -> None:
+    with pytest.raises(ExportError) as told:
+        probe(LogitsOnly(Limited(give=give)), None, None)
+    assert str(told.value) == (
+        f"the module made logits of {dtype}; return what its head computes, in float32."
+    )
+
+
+def test_rows_of_the_vocabulary_without_numbers_are_found() -> None:
+    def give(rows: list[int]) -> Any:
+        return lambda logits: logits.index_fill(-1, torch.tensor(rows), float("-inf"))
+
+    assert probe(LogitsOnly(Limited(give=give([4, 5, 6]))), None, None).faults == "3 rows from 4 to 6 of 7"
+    assert probe(LogitsOnly(Limited(give=give([4]))), None, None).faults == "row 4 of 7"
+    assert probe(LogitsOnly(Limited()), None, None).faults is None
+
+
+def test_one_token_at_a_time_can_be_frozen() -> None:
+    with pytest.raises(ExportError, match=r"one token at once and not 2 .*; freeze the length"):
+        probe(LogitsOnly(Limited(1)), None, None)
+    assert probe(LogitsOnly(Limited(1)), None, 1).position_limit == 1
