@@ -28,4 +28,12 @@ _HOMES = {"export_bundle": "gpt_onnx.export", "load": "gpt_onnx.runtime", "OnnxG
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'gpt_onnx' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    try:
+        return getattr(importlib.import_module(_HOMES[name]), name)
+    except ImportError as exc:
+        from gpt_onnx.extras import missing_extra
+
+        message = missing_extra(exc)
+        if message is None:
+            raise
+        raise ImportError(message, name=exc.name) from exc

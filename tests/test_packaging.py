@@ -69,6 +69,17 @@ def test_public_names_are_found_lazily() -> None:
     assert "gpt_onnx.runtime" in result.stdout
 
 
+def test_a_missing_extra_is_one_sentence_with_the_pip_command() -> None:
+    program = (
+        "import sys; sys.modules['torch'] = None\n"
+        "import gpt_onnx\n"
+        "try: gpt_onnx.export_bundle\n"
+        "except ImportError as exc: print(exc)"
+    )
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
+    assert result.stdout.strip().endswith("run: pip install 'gpt-onnx[cpu,export]'")
+
+
 def test_an_unknown_name_of_the_package_is_an_attribute_error() -> None:
     program = "import gpt_onnx\ntry: gpt_onnx.nothing\nexcept AttributeError as exc: print(exc)"
     result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

@@ -13,14 +13,14 @@ import click
 
 from gpt_onnx import __version__
 from gpt_onnx.cli._console import leave_pipe
-from gpt_onnx.cli._extras import missing_extra
 from gpt_onnx.cli._streams import drop, is_broken, open_closed, say
 from gpt_onnx.errors import GptOnnxError
+from gpt_onnx.extras import missing_extra
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Make a bundle": ("export", "verify", "inspect"),
     "Run it": ("generate", "bench"),
-    "Help": ("train",),
+    "Make a model": ("train",),
 }
 
 

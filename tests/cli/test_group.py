@@ -13,9 +13,9 @@ import pytest
 
 from gpt_onnx import __version__
 from gpt_onnx.cli import main
-from gpt_onnx.cli._extras import missing_extra
 from gpt_onnx.cli._group import SECTIONS
 from gpt_onnx.errors import GptOnnxError, ParityError
+from gpt_onnx.extras import missing_extra
 
 BLOCK = """
 import sys
