@@ -20,18 +20,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt_onnx.bundle import Bundle, Manifest, check_graph, open_bundle
+from gpt_onnx.bundle import Manifest, check_graph, open_bundle
 from gpt_onnx.errors import BundleError, ParityError
 
+from ._bundle_tokenizer import check_tokenizer
 from ._checks import LengthWarning, as_ids
 from ._reference import FILE_NAME, StoredCase, StoredGreedy, read_reference
 from .engine import OnnxGPT
 from .providers import AUTO
 from .sampling import Sampling
-from .tokenizer import load_tokenizer
 
 Progress = Callable[[int, int], None]
-TOKENIZER = "tokenizer.json"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,7 +108,7 @@ class VerifyReport:
         logits = f"{sum(case.logits for case in self.cases):,} logits"
         greedy = f" and {self.greedy.compared} greedy tokens" if self.greedy else ""
         return (
-            f"{self.path}: {files}, and {logits}{greedy} agree with the original on {self.provider}; "
+            f"{self.path}: {files}, and {logits}{greedy} agree with PyTorch on {self.provider}; "
             f"the largest error is {worst:.0%} of what is accepted."
         )
 
@@ -123,7 +122,7 @@ class VerifyReport:
                 f"its RMS {worst.rms_ratio:.3g} times"
             )
         at = self.greedy.differs_at if self.greedy else None
-        return f"greedy token {at} differs on {self.provider} from the one that the original chose"
+        return f"greedy token {at} differs on {self.provider} from the one that PyTorch chose"
 
     def raise_if_failed(self) -> None:
         """Turn a failure into an exception.
@@ -231,23 +230,6 @@ def _verify_greedy(engine: OnnxGPT, stored: StoredGreedy) -> GreedyResult:
     return GreedyResult(tokens=count, compared=first, differs_at=None if near_tie else first)
 
 
-def _check_tokenizer(bundle: Bundle) -> None:
-    """Load the tokenizer, if there is one, as text is generated with it.
-
-    Raises:
-        BundleError: if it is not one that the runtime takes.
-    """
-    if TOKENIZER not in bundle.manifest.files:
-        return
-    try:
-        load_tokenizer(bundle.file(TOKENIZER))
-    except BundleError as exc:
-        raise BundleError(
-            f"the tokenizer of {bundle.path} cannot be used: {str(exc).rstrip('.')}; "
-            "export again with another --tokenizer, or with none."
-        ) from exc
-
-
 def verify_files(path: str | Path) -> VerifyReport:
     """Check hashes, graphs and the tokenizer of a bundle, and compute nothing.
 
@@ -256,7 +238,7 @@ def verify_files(path: str | Path) -> VerifyReport:
     """
     bundle = open_bundle(path)
     check_graph(bundle)
-    _check_tokenizer(bundle)
+    check_tokenizer(bundle)
     return VerifyReport(path=bundle.path, manifest=bundle.manifest, provider=None, runtime_version=None)
 
 
@@ -281,7 +263,7 @@ def verify_bundle(
     """
     engine = OnnxGPT.load(path, provider, threads)
     bundle = engine.bundle
-    _check_tokenizer(bundle)
+    check_tokenizer(bundle)
     report = VerifyReport(
         path=bundle.path,
         manifest=bundle.manifest,

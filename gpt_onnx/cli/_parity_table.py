@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 def parity_table(rows: Iterable[Row]) -> Table:
     """Return a table with a line for each group of cases; ratios are in units of float32's own error."""
-    table = Table(title="checked against the original", title_justify="left", box=None, header_style="bold")
+    table = Table(title="checked against PyTorch", title_justify="left", box=None, header_style="bold")
     table.add_column("compared")
     for name in ("cases", "median", "worst", "worst RMS"):
         table.add_column(name, justify="right")

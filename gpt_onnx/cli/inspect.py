@@ -41,7 +41,7 @@ def in_units(size: int) -> str:
 def _checks(facts: Facts) -> str:
     """Say what was checked, in the words that every command uses."""
     if not facts["checked"]:
-        return "NOT checked against the original"
+        return "NOT checked against PyTorch"
     parity = facts["parity"] or {}
     details = [f"{parity['level']}"] if parity.get("level") else []
     if parity.get("cases") is not None:

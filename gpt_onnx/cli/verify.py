@@ -61,9 +61,10 @@ def caveats(manifest: Manifest) -> list[str]:
     """Return what a reader of the result must know about how the bundle was made."""
     if not manifest.checked:
         return ["This bundle was made with --check none: it was never compared with its model."]
-    if not manifest.compared_with_original:
+    if not manifest.compared_with_original and manifest.graph.attention != "traced":
         return [
-            "It was compared with its model as gpt-onnx reads it, not with the original program's numbers."
+            "It was compared with the model that gpt-onnx reads from the checkpoint, not with numbers that the "
+            "program that trained it wrote."
         ]
     return []
 

@@ -37,7 +37,7 @@ def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_an_export_prints_the_table_and_one_line(checkpoint: Path, tmp_path: Path) -> None:
     result = run("export", str(checkpoint), "--check", "quick", "-o", str(tmp_path / "b"))
     assert result.returncode == 0, result.stderr
-    assert "checked against the original" in result.stdout
+    assert "checked against PyTorch" in result.stdout
     assert ", checked (target cpu, dynamic, fp32)." in result.stdout
     manifest = json.loads((tmp_path / "b" / "manifest.json").read_text())
     assert manifest["checked"] is True
@@ -84,6 +84,10 @@ def test_running_a_file_of_code_is_said(tmp_path: Path) -> None:
         (["--seq-len", "0"], 2, "neither 'dynamic' nor an integer"),
         (["--seq-len", "-3"], 2, "neither 'dynamic' nor an integer"),
         (["--seq-len", "many"], 2, "neither 'dynamic' nor an integer"),
+        (["--seq-len", "1_0"], 2, "neither 'dynamic' nor an integer"),
+        (["--seq-len", "\u0663"], 2, "neither 'dynamic' nor an integer"),
+        (["--seq-len", "99999999999999999999"], 1, "can be frozen at no more than 1048576"),
+        (["--batch-size", "9223372036854775807"], 1, "can be frozen at no more than 65536"),
         (["--target", "toaster"], 2, "toaster"),
         (["--reference", "nowhere.npz", "--check", "quick"], 1, "nowhere.npz"),
     ],
@@ -96,6 +100,36 @@ def test_bad_options_are_one_clear_message(
     assert words in result.stderr
     assert "Traceback" not in result.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("source", ["mine.py", "mine.py:", "absent.py:build", "absent"])
+def test_nothing_is_said_to_run_that_does_not(tmp_path: Path, source: str) -> None:
+    (tmp_path / "mine.py").write_text("raise SystemExit\n")
+    result = run("export", source, cwd=tmp_path)
+    assert result.returncode == 1
+    assert "FILE.py:NAME" in result.stderr
+    assert "Running" not in result.stderr
+
+
+def test_what_a_module_prints_leaves_json_alone(tmp_path: Path) -> None:
+    code = """
+import torch
+
+class Chatty(torch.nn.Embedding):
+    def forward(self, ids):
+        print("chatter")
+        x = super().forward(ids)
+        return x + x.mean(1, keepdim=True)
+
+def build():
+    print("building")
+    return Chatty(7, 7)
+"""
+    (tmp_path / "mine.py").write_text(code)
+    result = run("export", "mine.py:build", "--check", "quick", "--json", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert json.loads(result.stdout)["notes"][0].startswith("The module is not causal")
+    assert {"building", "chatter"} <= set(result.stderr.split())
 
 
 def test_an_existing_output_is_kept(checkpoint: Path, tmp_path: Path) -> None:
