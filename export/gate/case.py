@@ -17,7 +17,8 @@ import numpy.typing as npt
 from gpt_onnx.runtime import Generation, Sampling
 
 from .cases import Facts, Ids, Level, batches_of, lengths_of, sequences_of
-from .reference import Oracle, Refused
+from .oracle import Oracle
+from .reference import Refused
 from .tolerance import Ratio
 
 Logits = npt.NDArray[np.float32]

@@ -28,9 +28,10 @@ from .clients import client_cases
 from .decoding import decoding_cases
 from .folders import without_folders
 from .greedy import greedy_cases
+from .oracle import Oracle
 from .original import Original, original_cases, read_original
 from .padding import padding_cases
-from .reference import Oracle, Reference, Refused
+from .reference import Reference, Refused
 from .report import GateReport, Outcome
 from .stored import reference_arrays
 from .texts import texts_of

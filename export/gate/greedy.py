@@ -16,7 +16,7 @@ from gpt_onnx.runtime import Sampling
 
 from .case import Case, Finding, Setting
 from .cases import Ids
-from .reference import Oracle
+from .oracle import Oracle
 from .tolerance import FloatArray
 
 PROMPT = 16

@@ -19,7 +19,8 @@ from safetensors.numpy import save
 
 from .cases import SEED, Facts, Ids, sequences_of
 from .greedy import steps_of
-from .reference import Oracle, Refused, Truth
+from .oracle import Oracle
+from .reference import Refused, Truth
 from .report import GateReport
 
 FILE_NAME = "reference.safetensors"

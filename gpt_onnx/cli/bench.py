@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from gpt_onnx.cli._console import is_quiet
+from gpt_onnx.cli._console import is_quiet, table_console
 from gpt_onnx.cli._options import (
     FOLDER,
     json_option,
@@ -48,7 +48,7 @@ def _print(report: BenchReport) -> None:
 
     from gpt_onnx.cli._bench_table import lines, load_table, speed_table
 
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console = table_console() if sys.stdout.isatty() else Console(width=WIDTH)
     for table in (speed_table(report), load_table(report)):
         console.print(table)
         console.print()

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import ExportError
 from gpt_onnx.export.gate.foreign import ModuleReference, logits_in
-from gpt_onnx.export.gate.reference import GptReference, Oracle, Refused
+from gpt_onnx.export.gate.oracle import Oracle
+from gpt_onnx.export.gate.reference import GptReference, Refused
 from gpt_onnx.model import GPT
 
 IDS = tuple(int(token) for token in np.random.default_rng(0).integers(0, 31, 20))

@@ -18,7 +18,7 @@ from gpt_onnx.export.gate.case import MARGIN, Case, Finding
 from gpt_onnx.export.gate.folders import without_folders
 from gpt_onnx.export.gate.gate import look_at, look_at_all
 from gpt_onnx.export.gate.nudged import COUNT, SIZE, nudged
-from gpt_onnx.export.gate.reference import Oracle
+from gpt_onnx.export.gate.oracle import Oracle
 from gpt_onnx.export.gate.tolerance import MAX_FACTOR, Ratio, RowErrors
 from gpt_onnx.model import GPT
 
