@@ -136,7 +136,11 @@ def setting_of(
     level: str,
     texts: Sequence[Sequence[int]] | None,
 ) -> Setting:
-    """Gather what the cases share, and compute the long sequences once where one pass serves all prefixes."""
+    """Gather what the cases share, and compute the long sequences once where one pass serves all prefixes.
+
+    Raises:
+        InputError: if the level is unknown, or the program has fewer positions than the graph.
+    """
     setting = Setting(
         engine=engine,
         oracle=Oracle(reference),
@@ -144,8 +148,14 @@ def setting_of(
         level=LEVELS[find_level(level)],
         texts=texts,
     )
-    for ids in setting.sequences.values():
-        setting.oracle.hold(ids)
+    try:
+        for ids in setting.sequences.values():
+            setting.oracle.hold(ids)
+    except InputError as exc:
+        raise InputError(
+            f"{reference.name} does not take all that the bundle takes ({str(exc).partition(';')[0]}); "
+            "compare the bundle with what it was made from."
+        ) from exc
     return setting
 
 

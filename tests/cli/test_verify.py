@@ -130,6 +130,21 @@ def test_against_another_vocabulary_is_one_sentence(
     assert err.count("\n") == 1
 
 
+def test_against_a_model_of_fewer_positions_is_one_sentence(
+    tiny_bundle: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from gpt_onnx.checkpoint import write_checkpoint
+    from gpt_onnx.model import GPT
+
+    tiny = tiny_bundle(check="quick")
+    config = tiny.gpt.config.replace(position="learned", context_length=4)
+    write_checkpoint(tmp_path / "short", config, GPT(config).state_dict())
+    assert run(tiny.path, "-t", 1, "--against", tmp_path / "short", "--level", "quick") == 1
+    err = capsys.readouterr().err
+    assert "GPT does not take all that the bundle takes (" in err
+    assert err.endswith("context window is 4); compare the bundle with what it was made from.\n")
+
+
 def test_against_another_model_is_exit_code_3(
     tiny_bundle: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
