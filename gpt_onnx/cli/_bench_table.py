@@ -13,10 +13,13 @@ if TYPE_CHECKING:
     from gpt_onnx.runtime.bench.statistics import Summary
 
 MIB = 2**20
+VERSUS = "; decode and TTFT: times as fast as eager PyTorch"
 
 
 def _table(title: str, columns: tuple[str, ...]) -> Table:
-    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    table = Table(
+        title=title, title_justify="left", box=None, header_style="bold", pad_edge=False, padding=(0, 1, 0, 0)
+    )
     for index, name in enumerate(columns):
         table.add_column(name, justify="right" if index else "left", overflow="fold")
     return table
@@ -26,8 +29,13 @@ def _count(number: int, thing: str) -> str:
     return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
+def _digits(value: float) -> str:
+    """Return three significant digits, so that a line fits into 80 columns."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:#.3g}"
+
+
 def _times(summary: Summary) -> str:
-    return f"{summary.median:.2f} ({summary.p90:.2f})"
+    return f"{_digits(summary.median)} ({_digits(summary.p90)})"
 
 
 def _mib(count: int | None) -> str:
@@ -44,8 +52,9 @@ def _versus(prompt: PromptReport) -> tuple[str, str, str]:
 
 def speed_table(report: BenchReport) -> Table:
     """Return a line for each contender and length of prompt."""
-    columns = ("contender", "prompt", "TTFT ms", "step ms", "tokens/s", "decode", "TTFT", "greedy tokens")
-    table = _table("median (p90); decode and TTFT: times faster than eager PyTorch", columns)
+    columns = ("contender", "prompt", "TTFT ms", "step ms", "tokens/s", "decode", "TTFT", "tokens")
+    compared = any(prompt.versus_eager for contender in report.contenders for prompt in contender.prompts)
+    table = _table(f"median (p90){VERSUS if compared else ''}", columns)
     for contender in report.contenders:
         for prompt in contender.prompts:
             table.add_row(
