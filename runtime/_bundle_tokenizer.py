@@ -5,23 +5,26 @@ from __future__ import annotations
 from gpt_onnx.bundle import Bundle
 from gpt_onnx.errors import BundleError
 
+from ._tokenizer_parts import REMEDY
+from .generation_config import read_generation_defaults
 from .tokenizer import load_tokenizer
 
 TOKENIZER = "tokenizer.json"
 
 
 def check_tokenizer(bundle: Bundle) -> None:
-    """Load the tokenizer, if there is one, as text is generated with it.
+    """Load the tokenizer, if there is one, as it is loaded to make text.
 
     Raises:
-        BundleError: if it is not one that the runtime takes.
+        BundleError: if it is not one that the runtime takes, or is of another model.
     """
     if TOKENIZER not in bundle.manifest.files:
         return
+    vocab_size = bundle.manifest.model.vocab_size
+    defaults = read_generation_defaults(bundle.path / "generation_config.json", vocab_size=vocab_size)
+    control_ids = [*defaults.eos_ids, *([] if defaults.bos_id is None else [defaults.bos_id])]
     try:
-        load_tokenizer(bundle.file(TOKENIZER))
+        load_tokenizer(bundle.file(TOKENIZER), control_ids).allowed(vocab_size)
     except BundleError as exc:
-        raise BundleError(
-            f"the tokenizer of {bundle.path} cannot be used: {str(exc).rstrip('.')}; "
-            "export again with another --tokenizer, or with none."
-        ) from exc
+        reason = str(exc).removesuffix(".").removesuffix(f"; {REMEDY}")
+        raise BundleError(f"the tokenizer of {bundle.path} cannot be used: {reason}; {REMEDY}.") from exc
