@@ -12,7 +12,6 @@ from gpt_onnx.config import GPTConfig, read_json_object
 from gpt_onnx.errors import ConfigError, GptOnnxError, InputError
 from gpt_onnx.runtime.tokenizer import load_tokenizer
 
-from .clients import special_ids
 from .options import ExportOptions
 
 
@@ -63,7 +62,7 @@ def check_tokenizer(tokenizer: TokenizerFiles | None, vocab_size: int) -> None:
         file = Path(folder) / "tokenizer.json"
         file.write_text(tokenizer.definition, encoding="utf-8")
         try:
-            load_tokenizer(file, special_ids(tokenizer).values()).allowed(vocab_size)
+            load_tokenizer(file).allowed(vocab_size)
         except GptOnnxError as exc:
             said = str(exc).replace(f"{file}", "tokenizer.json").removesuffix(".")
             remedy = "" if "--tokenizer" in said else "; name another with --tokenizer, or none"

@@ -267,3 +267,15 @@ def test_a_file_above_the_destination_is_one_sentence(tmp_path: Path) -> None:
         publishing(tmp_path / "file" / "out"),
     ):
         pytest.fail("the block must not begin")
+
+
+def test_an_empty_name_is_no_destination() -> None:
+    with pytest.raises(BundleError, match="the destination is an empty name"), publishing(""):
+        pass
+
+
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_link_to_itself_is_told(publish: Publish, tmp_path: Path, overwrite: bool) -> None:
+    (tmp_path / "loop").symlink_to(tmp_path / "loop")
+    with pytest.raises(BundleError, match="loop is a link that leads to itself; choose another name"):
+        publish(tmp_path / "loop", overwrite=overwrite)

@@ -380,6 +380,19 @@ def test_vocab_and_merges_become_a_tokenizer_with_the_same_ids(folder: Path) -> 
     assert ours.encode("<|endoftext|>").ids == [0]
 
 
+@pytest.mark.parametrize("name", ["vocab.json", "merges.txt"])
+def test_either_of_vocab_and_merges_names_both(folder: Path, tmp_path: Path, name: str) -> None:
+    (tmp_path / "pair").mkdir()
+    (tmp_path / "pair/vocab.json").write_text('{"a": 0, "b": 1, "ab": 2}')
+    (tmp_path / "pair/merges.txt").write_text("#version: 0.2\na b\n")
+    found = read_checkpoint(folder, tokenizer=tmp_path / "pair" / name).tokenizer
+    assert found == read_checkpoint(folder, tokenizer=tmp_path / "pair").tokenizer
+    assert found is not None
+    assert found.vocab_size == 3
+    (tmp_path / "pair/merges.txt").rename(tmp_path / "pair/other")
+    refused(folder, "merges.txt", tokenizer=tmp_path / "pair/vocab.json")
+
+
 def test_half_of_vocab_and_merges_is_refused(folder: Path) -> None:
     (folder / "tokenizer.json").unlink()
     (folder / "vocab.json").write_text('{"a": 0}')
@@ -392,6 +405,9 @@ def test_half_of_vocab_and_merges_is_refused(folder: Path) -> None:
         ('{"a": 0}', "a b\n", "do not fit together"),
         ('{"a": 0}', "a b c\n", "two tokens"),
         ('{"a": "0"}', "", "ids"),
+        ('{"a": -5}', "", "gives 'a' the id -5; ids are whole numbers from 0 to 2147483647"),
+        ('{"a": 4294967296}', "", "gives 'a' the id 4294967296; ids are whole numbers"),
+        ('{"a": true}', "", "gives 'a' the id True"),
     ],
 )
 def test_a_broken_vocab_or_merges_is_refused(folder: Path, vocab: str, merges: str, match: str) -> None:

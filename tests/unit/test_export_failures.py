@@ -142,3 +142,45 @@ def test_an_unchecked_bundle_says_so_everywhere(exported: Any) -> None:
     assert not report.manifest.checked
     assert "NOT compared" in (report.path / "README.md").read_text()
     assert not (report.path / "parity.json").exists()
+
+
+@pytest.mark.parametrize("value", ["", None, 3, ["a"]])
+def test_a_destination_that_is_no_path(checkpoint: Path, value: Any) -> None:
+    with pytest.raises(InputError, match=r"the destination is .*; name the folder to make"):
+        export_bundle(checkpoint, value, check="none")
+
+
+@pytest.mark.parametrize("value", [3, b"sotu", ""])
+def test_a_source_of_no_known_kind(tmp_path: Path, value: Any) -> None:
+    assert "name a checkpoint folder" in _refused(InputError, value, tmp_path)
+
+
+def test_a_reference_that_is_not_there_is_told_before_any_work(tmp_path: Path) -> None:
+    text = _refused(InputError, 3, tmp_path, check="quick", reference="absent.npz")
+    assert text.startswith("the reference file absent.npz does not exist")
+
+
+def test_an_option_that_is_unknown(checkpoint: Path, tmp_path: Path) -> None:
+    assert _refused(ConfigError, checkpoint, tmp_path, lenght=3).startswith("'lenght' is no option")
+
+
+BAD_TOKENIZERS: dict[str, dict[str, Any]] = {
+    "regex": {"pre_tokenizer": {"type": "Split", "pattern": {"Regex": "(a|a?)+$"}, "behavior": "Isolated"}},
+    "wordpiece": {"model": {"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "a"}},
+    "unknown": {"model": {"type": "Mine", "vocab": {"a": 0}}},
+    "dropout": {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "dropout": 0.9}},
+    "added": {"added_tokens": [{"id": 0}]},
+}
+
+
+@pytest.mark.parametrize("fault", BAD_TOKENIZERS)
+def test_a_tokenizer_that_the_runtime_would_refuse(
+    checkpoint: Path, tmp_path: Path, fault: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    good = {"version": "1.0", "model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}}
+    (tmp_path / "t").mkdir()
+    (tmp_path / "t/tokenizer.json").write_text(json.dumps(good | BAD_TOKENIZERS[fault]))
+    monkeypatch.setattr("gpt_onnx.export.pipeline.write_graphs", lambda *_: pytest.fail("traced"))
+    text = _refused(InputError, checkpoint, tmp_path, tokenizer=tmp_path / "t")
+    assert text.startswith("the runtime would refuse this tokenizer: ")
+    assert "--tokenizer" in text

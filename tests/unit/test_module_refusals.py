@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 
 from gpt_onnx.errors import CheckpointError, ExportError
 from gpt_onnx.export import export_bundle
+from gpt_onnx.export.module_source import refuse_compiled
 
 V = 61
 
@@ -48,20 +50,69 @@ class BakedIn(Bigram):
         return super().forward(idx) + self.pe
 
 
+class Unending(Bigram):
+    def forward(self, idx: Tensor) -> Any:
+        raise SystemExit(5)
+
+
+class Stateless(Bigram):
+    def state_dict(self, *args: Any, **kwargs: Any) -> Any:
+        raise RuntimeError("no state")
+
+
+class RulingOut(Bigram):
+    def forward(self, idx: Tensor) -> Any:
+        return super().forward(idx).masked_fill(torch.arange(V) > 50, float("-inf"))
+
+
+class Recurrent(Bigram):
+    def __init__(self) -> None:
+        super().__init__()
+        self.lstm = nn.LSTM(8, 8, batch_first=True)
+
+    def forward(self, idx: Tensor) -> Any:
+        return self.head(self.lstm(self.table(idx))[0])
+
+
+def on_meta() -> nn.Module:
+    with torch.device("meta"):
+        return Bigram()
+
+
 @pytest.mark.parametrize(
     ("module", "message"),
     [
+        (Unending(), "SystemExit: 5; its forward must take int64 ids (B, S) alone"),
+        (Stateless(), "the module's own code raised RuntimeError: no state while it was looked at"),
+        (on_meta(), "table.weight is on the meta device and has no values; load the weights before"),
+        (
+            RulingOut(),
+            "the module's own logits are NaN or infinite at 10 rows from 51 to 60 of 61 of its vocabulary",
+        ),
+        (Recurrent(), "fixes a size that was to stay dynamic; freeze it with --seq-len N."),
         (Weightless(), "the module has no parameters; a GPT with weights is needed"),
         (Branching(), "the module could not be traced: Could not guard on data-dependent expression"),
+        (Branching(), "; replace an if on values by torch.where, and a loop by a fixed number of steps."),
         (BakedIn(), "the module computes 16 tokens at once and not 2"),
     ],
-    ids=["no parameters", "control flow by data", "a length that is built in"],
+    ids=[
+        "leaves",
+        "no state",
+        "no values",
+        "infinite logits",
+        "recurrent",
+        "no parameters",
+        "control flow by data",
+        "its remedy",
+        "a length that is built in",
+    ],
 )
 def test_a_module_that_cannot_be_exported_is_one_sentence(
-    tmp_path: Path, module: nn.Module, message: str
+    tmp_path: Path, module: nn.Module, message: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(ExportError) as told:
         export_bundle(module, tmp_path / "bundle", check="none")
+    assert capfd.readouterr() == ("", "")
     assert message in str(told.value)
     assert "\n" not in str(told.value)
     assert list(tmp_path.iterdir()) == []
@@ -83,3 +134,47 @@ def test_weights_that_are_not_finite_publish_nothing(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"head.weight has NaN or infinity in 1 of 488 places"):
         export_bundle(module, tmp_path / "bundle", check="none")
     assert list(tmp_path.iterdir()) == []
+
+
+def test_what_is_compiled_or_quantized_is_refused_by_name() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        scripted = torch.jit.script(nn.Sequential(nn.Embedding(50, 8), nn.Linear(8, 50)))
+    with pytest.raises(ExportError, match=r"is compiled by torch.jit; give the eager module"):
+        refuse_compiled(nn.Sequential(scripted))
+    from torch.ao.nn.quantized.dynamic import Linear
+
+    part = Linear.__new__(Linear)
+    nn.Module.__init__(part)
+    with pytest.raises(ExportError, match=r"Linear 0 is quantized; give the module in floating point"):
+        refuse_compiled(nn.Sequential(part))
+
+
+def test_what_a_module_prints_goes_to_stderr(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    class Chatty(Bigram):
+        def forward(self, idx: Tensor) -> Any:
+            print("chatter")
+            return super().forward(idx)
+
+    export_bundle(Chatty(), tmp_path / "bundle", check="quick")
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    assert set(printed.err.split()) == {"chatter"}
+
+
+def test_a_module_that_is_not_causal_says_so(tmp_path: Path) -> None:
+    class Averaging(Bigram):
+        def forward(self, idx: Tensor) -> Any:
+            x = self.table(idx)
+            return self.head(x + x.mean(1, keepdim=True))
+
+    choices: list[dict[str, Any]] = [{}, {"seq_len": 8}]
+    for options in choices:
+        report = export_bundle(Averaging(), tmp_path / "bundle", check="none", overwrite=True, **options)
+        text = (tmp_path / "bundle/README.md").read_text()
+        assert report.notes[0].startswith("The module is not causal")
+        assert report.notes[0] in text
+        assert "| other clients may pad | none |" in text
+    causal = export_bundle(Bigram(), tmp_path / "bundle", check="none", overwrite=True)
+    assert causal.notes == ()
+    assert "| other clients may pad | right |" in (tmp_path / "bundle/README.md").read_text()

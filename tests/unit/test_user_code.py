@@ -9,7 +9,16 @@ import pytest
 from torch import nn
 
 from gpt_onnx.errors import ExportError, InputError
-from gpt_onnx.export.user_code import load_module, names_code
+from gpt_onnx.export.user_code import (
+    LeftError,
+    code_file,
+    load_module,
+    module_code,
+    names_code,
+    refuse_code_without_name,
+    told,
+    user_code,
+)
 
 CODE = """
 import dataclasses
@@ -140,3 +149,52 @@ def test_ctrl_c_in_the_file_is_no_error_of_the_file(tmp_path: Path) -> None:
     (tmp_path / "slow.py").write_text("raise KeyboardInterrupt\n")
     with pytest.raises(KeyboardInterrupt):
         load_module(f"{tmp_path / 'slow.py'}:build")
+
+
+def test_user_code_cannot_end_the_process_nor_print_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    class OfItsOwn(BaseException):
+        pass
+
+    def run(raised: BaseException) -> None:
+        with user_code():
+            print("chatter")
+            raise raised
+
+    for left in (SystemExit(5), OfItsOwn("enough")):
+        with pytest.raises(LeftError) as caught:
+            run(left)
+        assert told(caught.value) == f"{type(left).__name__}: {left}"
+    assert capsys.readouterr() == ("", "chatter\n" * 2)
+    for passed in (KeyboardInterrupt(), ValueError("own")):
+        with pytest.raises(type(passed)), user_code():
+            raise passed
+
+
+def test_what_a_module_raises_is_one_sentence() -> None:
+    with pytest.raises(ExportError) as caught, module_code("it was looked at"):
+        raise NotImplementedError("no copy.\nand more")
+    assert str(caught.value) == (
+        "the module's own code raised NotImplementedError: no copy while it was looked at; see that it works "
+        "in PyTorch first."
+    )
+    with pytest.raises(InputError, match="ours"), module_code("it was looked at"):
+        raise InputError("ours")
+
+
+def test_a_builder_that_raises_no_exception_is_told(tmp_path: Path) -> None:
+    (tmp_path / "odd.py").write_text("class Odd(BaseException): pass\ndef build(): raise Odd('boo')\n")
+    with pytest.raises(ExportError, match=r"odd.py:build\(\) raised Odd: boo; NAME must be a module"):
+        load_module(f"{tmp_path / 'odd.py'}:build")
+
+
+@pytest.mark.parametrize("source", ["my_gpt.py", "my_gpt.py:", "my_gpt.py:a.b", "absent.py"])
+def test_a_file_of_code_without_a_name_in_it_is_told(source: str) -> None:
+    with pytest.raises(InputError, match=r"does not say what to take out of .*; name it as FILE.py:NAME"):
+        refuse_code_without_name(source)
+
+
+def test_only_a_file_that_is_there_is_said_to_run(file: Path) -> None:
+    assert code_file(f"{file}:build") == file
+    for source in (str(file), f"{file}:", f"{file.parent / 'absent.py'}:build", str(file.parent)):
+        assert code_file(source) is None
+    refuse_code_without_name(str(file.parent))
