@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from gpt_onnx.bundle import Manifest, check_graph, open_bundle
 from gpt_onnx.errors import BundleError, ParityError
 
+from ._arguments import counted
 from ._bundle_tokenizer import check_tokenizer
 from ._checks import LengthWarning, as_ids
 from ._reference import FILE_NAME, StoredCase, StoredGreedy, read_reference
@@ -96,7 +97,7 @@ class VerifyReport:
     def summary(self) -> str:
         """Say in one sentence what was found."""
         graphs = "both graphs" if len(self.manifest.graph.graphs) > 1 else "the graph"
-        files = f"{len(self.manifest.files)} files and {graphs} are in order"
+        files = f"{counted(len(self.manifest.files), 'file')} and {graphs} are in order"
         if not self.computed:
             why = (
                 "the numbers were not computed" if self.provider is None else "it stores no reference logits"
@@ -106,7 +107,7 @@ class VerifyReport:
             return f"{self.path}: {self._fault()}; run it elsewhere, or export it again."
         worst = max((case.max_ratio for case in self.cases), default=0.0)
         logits = f"{sum(case.logits for case in self.cases):,} logits"
-        greedy = f" and {self.greedy.compared} greedy tokens" if self.greedy else ""
+        greedy = f" and {counted(self.greedy.compared, 'greedy token')}" if self.greedy else ""
         return (
             f"{self.path}: {files}, and {logits}{greedy} agree with PyTorch on {self.provider}; "
             f"the largest error is {worst:.0%} of what is accepted."
@@ -118,8 +119,8 @@ class VerifyReport:
             worst = max(failed, key=lambda case: max(case.max_ratio, case.rms_ratio))
             return (
                 f"{len(failed)} of {len(self.cases)} stored sequences differ on {self.provider}; the error "
-                f"of {worst.name} ({worst.tokens} tokens) is {worst.max_ratio:.3g} times what is accepted, "
-                f"its RMS {worst.rms_ratio:.3g} times"
+                f"of {worst.name} ({counted(worst.tokens, 'token')}) is {worst.max_ratio:.3g} times "
+                f"what is accepted, its RMS {worst.rms_ratio:.3g} times"
             )
         at = self.greedy.differs_at if self.greedy else None
         return f"greedy token {at} differs on {self.provider} from the one that PyTorch chose"

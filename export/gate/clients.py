@@ -12,6 +12,8 @@ from functools import partial
 
 import numpy as np
 
+from gpt_onnx.runtime._arguments import counted
+
 from .bare import BareGraph
 from .case import Case, Finding, Logits, Setting
 from .cases import Ids
@@ -78,7 +80,7 @@ def client_cases(setting: Setting, attention: str, open_graph: Callable[[], Bare
     ragged = [row[: max(1, width - 7 * index)] for index, row in enumerate(rows)]
     emptied = [() if index == batch // 2 else row for index, row in enumerate(ragged)]
     run = partial(clients.check_padded, whole, width, "right")
-    yield Case(group="clients", name=f"{width} tokens, batch {batch}", run=run)
+    yield Case(group="clients", name=f"{counted(width, 'token')}, batch {batch}", run=run)
     for side in SIDES.get(attention, ()):
         for name, chosen in (("padded", ragged), ("an empty row, padded", emptied)):
             run = partial(clients.check_padded, chosen, width, side)

@@ -13,6 +13,7 @@ from functools import partial
 import numpy as np
 
 from gpt_onnx.runtime import Sampling
+from gpt_onnx.runtime._arguments import counted
 
 from .case import Case, Finding, Setting
 from .cases import Ids
@@ -105,6 +106,6 @@ def greedy_cases(setting: Setting) -> Iterator[Case]:
         sizes = [length if setting.facts.only_length else max(1, length - 5 * row) for row in range(batch)]
         start = list(setting.sequences).index("text") if batch == 1 and "text" in setting.sequences else 0
         prompts = [ids[:size] for ids, size in zip(setting.rows(batch, start), sizes, strict=True)]
-        name = f"{count} tokens, batch {batch}"
+        name = f"{counted(count, 'token')}, batch {batch}"
         if count:
             yield Case(group="greedy", name=name, run=partial(check_greedy, setting, prompts, count))

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gpt_onnx.bundle import open_bundle
 from gpt_onnx.runtime import OnnxGPT
+from gpt_onnx.runtime._arguments import counted
 
 from .bare import BareEngine, BareGraph
 from .case import Case, Engine, Finding, Setting
@@ -47,4 +48,6 @@ def variant_cases(setting: Setting, path: Path, provider: str) -> Iterator[Case]
         for length in dict.fromkeys((every[0], every[len(every) // 2], every[-1])):
             rows = [row[:length] for row in setting.rows(batch)]
             run = partial(_check, setting, path, provider, variant, rows)
-            yield Case(group="variants", name=f"{variant}, {length} tokens, batch {batch}", run=run)
+            yield Case(
+                group="variants", name=f"{variant}, {counted(length, 'token')}, batch {batch}", run=run
+            )

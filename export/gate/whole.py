@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 
 from gpt_onnx.errors import InputError
+from gpt_onnx.runtime._arguments import counted
 
 from .case import Case, Finding, Logits, Setting
 from .cases import Ids
@@ -34,7 +35,7 @@ def length_cases(setting: Setting) -> Iterator[Case]:
             if batch != setting.batches[0] and batch * length * setting.facts.vocab_size > MOST_LOGITS:
                 continue
             rows = [row[:length] for row in setting.rows(batch)]
-            name = f"{length} tokens, batch {batch}"
+            name = f"{counted(length, 'token')}, batch {batch}"
             yield Case(group="lengths", name=name, run=partial(check_rows, setting, rows))
 
 
@@ -43,7 +44,11 @@ def kind_cases(setting: Setting) -> Iterator[Case]:
     batch, length = setting.batches[0], setting.facts.within(setting.level.decoded)
     for start, kind in enumerate(setting.sequences):
         rows = [row[:length] for row in setting.rows(batch, start)]
-        yield Case(group="ids", name=f"{kind} ids, {length} tokens", run=partial(check_rows, setting, rows))
+        yield Case(
+            group="ids",
+            name=f"{kind} ids, {counted(length, 'token')}",
+            run=partial(check_rows, setting, rows),
+        )
 
 
 def check_refusal(setting: Setting, length: int) -> Finding:

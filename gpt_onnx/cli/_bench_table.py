@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from gpt_onnx.runtime._arguments import counted
+
 if TYPE_CHECKING:
     from gpt_onnx.runtime.bench import BenchReport, ContenderReport, PromptReport
     from gpt_onnx.runtime.bench.environment import Environment
@@ -23,10 +25,6 @@ def _table(title: str, columns: tuple[str, ...]) -> Table:
     for index, name in enumerate(columns):
         table.add_column(name, justify="right" if index else "left", overflow="fold")
     return table
-
-
-def _count(number: int, thing: str) -> str:
-    return f"{number} {thing}{'' if number == 1 else 's'}"
 
 
 def _digits(value: float) -> str:
@@ -90,7 +88,7 @@ def _describe(contender: ContenderReport) -> str:
 
 def _machine(environment: Environment) -> str:
     flags = " ".join(environment.cpu_flags) or "no flags of interest"
-    threads = _count(environment.threads, "thread")
+    threads = counted(environment.threads, "thread")
     return (
         f"{environment.cpu} ({flags}), {threads}, {environment.usable_cores} of "
         f"{environment.host_cores} cores; {environment.system}; Python {environment.python}; "
@@ -104,8 +102,8 @@ def lines(report: BenchReport) -> Iterator[str]:
     yield _machine(report.environment)
     plan = report.plan
     yield (
-        f"{_count(plan.batch_size, 'sequence')}, {_count(plan.new_tokens, 'new token')}, "
-        f"{_count(plan.repetitions, 'burst')} each, in turn; {_count(plan.starts, 'start')}; greedy, random "
-        f"ids of seed {plan.seed}"
+        f"{counted(plan.batch_size, 'sequence')}, {counted(plan.new_tokens, 'new token')}, "
+        f"{counted(plan.repetitions, 'burst')} each, in turn; {counted(plan.starts, 'start')}; "
+        f"greedy, random ids of seed {plan.seed}"
     )
     yield from (f"Note: {note}." for note in report.notes)
