@@ -63,8 +63,8 @@ def caveats(manifest: Manifest) -> list[str]:
         return ["This bundle was made with --check none: it was never compared with its model."]
     if not manifest.compared_with_original and manifest.graph.attention != "traced":
         return [
-            "It was compared with the model that gpt-onnx reads from the checkpoint, not with numbers that the "
-            "program that trained it wrote."
+            "It was compared with the model that gpt-onnx reads from the checkpoint, not with numbers that "
+            "the program that trained it wrote."
         ]
     return []
 
