@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ class BundleReport:
 
     path: Path
     manifest: Manifest
-    gate: GateReport | None
+    gate: GateReport | None = field(repr=False)
     """What the gate found; None if it was not asked."""
     payload_bytes: int
     """Bytes of all weights, each once."""

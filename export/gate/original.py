@@ -52,8 +52,13 @@ def _from_safetensors(path: Path) -> dict[str, Any]:
 
 
 def _from_npz(path: Path) -> dict[str, Any]:
+    if not zipfile.is_zipfile(path):  # NumPy would take it for a pickle, and say how to run it
+        raise InputError("it is not a zip archive of arrays")
     with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:  # np.load leaks a bad file
-        return {name: file[name] for name in NAMES if name in file}
+        try:
+            return {name: file[name] for name in NAMES if name in file}
+        except ValueError as exc:
+            raise InputError("an array in it holds Python objects; numbers are needed") from exc
 
 
 def _from_torch(path: Path) -> dict[str, Any]:

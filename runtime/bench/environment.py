@@ -94,7 +94,7 @@ def describe(threads: int) -> Environment:
         quota_cores=quota if quota < 2**16 else None,
         threads=threads,
         load_average=_load_average(),
-        system=f"{platform.platform()} {platform.machine()}",
+        system=f"{platform.system()} {platform.machine()}",
         python=platform.python_version(),
         versions={"gpt-onnx": __version__},
     )

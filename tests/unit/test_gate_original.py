@@ -143,3 +143,16 @@ def test_stored_float32_counts_one_unit_itself() -> None:
     unit = Unit(peak=1e-6, rms=1e-7)
     assert widened(unit, np.dtype(np.float64)) == unit
     assert widened(unit, np.dtype(np.float32)).bounds == pytest.approx((5e-6, 4e-7))
+
+
+@pytest.mark.parametrize("kind", ["text", "objects"])
+def test_an_npz_that_holds_no_numbers_is_refused_without_advice_to_run_it(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "r.npz"
+    if kind == "text":
+        path.write_text("hello")
+    else:
+        np.savez(path, input_ids=np.array([[1, 2]]), logits=np.array([[{}]], dtype=object))
+    with pytest.raises(InputError) as caught:
+        read_original(path, FACTS)
+    assert "pickle" not in str(caught.value)
+    assert str(path) in str(caught.value)
