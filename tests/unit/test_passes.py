@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 from gpt_onnx.export import passes
@@ -37,3 +38,10 @@ def test_an_export_reports_how_often_each_fired(exported: Any) -> None:
     assert set(rewrites) == {rewrite.__name__ for rewrite in CACHED_PASSES}
     assert rewrites["gemm_head"] == rewrites["keep_logits"] == 1
     assert rewrites["transpose_weights"] == 8  # four matrices in each of two layers
+
+
+def test_the_documentation_has_every_pass() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "graph.md").read_text(encoding="utf-8")
+    table = page.split("## Passes")[1].split("##")[0]
+    described = {line.split("`")[1] for line in table.splitlines() if line.startswith("| `")}
+    assert described == {rewrite.__name__ for rewrite in CACHED_PASSES}
