@@ -13,7 +13,7 @@ from gpt_onnx.errors import InputError, ParityError
 
 from .build import Progress, write_graphs
 from .companions import finish, write_companions, write_json
-from .gate import GateReport, run_gate, sample_texts, write_reference
+from .gate import GateReport, run_gate, write_reference
 from .gpt_source import Source
 from .options import ExportOptions, options_of
 from .source import SourceLike, resolve
@@ -109,7 +109,6 @@ def _check(source: Source, options: ExportOptions, staging: Path, progress: Prog
         staging,
         source.reference(),
         level=options.check,
-        texts=sample_texts(source.tokenizer),
         reference_file=None if options.reference is None else Path(options.reference),
         progress=lambda done, total: progress("check", done, total),
     )

@@ -16,7 +16,6 @@ from .gate import Progress, run_gate
 from .reference import GptReference, Reference
 from .report import GateReport, Outcome, Row
 from .stored import write_reference
-from .texts import sample_texts
 
 __all__ = [
     "LEVELS",
@@ -30,6 +29,5 @@ __all__ = [
     "gate_against",
     "logits_in",
     "run_gate",
-    "sample_texts",
     "write_reference",
 ]

@@ -131,7 +131,7 @@ def check_vocabulary(reference: Reference, facts: Facts) -> None:
 
 def setting_of(
     engine: Engine,
-    manifest: Manifest,
+    facts: Facts,
     reference: Reference,
     level: str,
     texts: Sequence[Sequence[int]] | None,
@@ -144,7 +144,7 @@ def setting_of(
     setting = Setting(
         engine=engine,
         oracle=Oracle(reference),
-        facts=Facts.of(manifest, causal=reference.causal),
+        facts=facts,
         level=LEVELS[find_level(level)],
         texts=texts,
     )
@@ -218,7 +218,7 @@ def run_gate(
     original: Original | None = None
     if reference_file is not None:
         original = read_original(reference_file, facts)
-    setting = setting_of(engine, manifest, reference, level, texts)
+    setting = setting_of(engine, facts, reference, level, texts)
     cases = [case for check in CHECKS for case in check(setting)]
     cases += client_cases(
         setting, manifest.graph.attention, cache(lambda: BareGraph(bundle, engine.provider))

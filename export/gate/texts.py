@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 from pathlib import Path
 
 from gpt_onnx.bundle import Bundle
-from gpt_onnx.checkpoint import TokenizerFiles
 from gpt_onnx.errors import InputError
 from gpt_onnx.runtime.tokenizer import load_tokenizer
 
@@ -49,13 +47,3 @@ def texts_of(bundle: Bundle) -> list[list[int]]:
     if TOKENIZER not in manifest.files:
         return []
     return texts_at(bundle.file(TOKENIZER), manifest.model.vocab_size)
-
-
-def sample_texts(tokenizer: TokenizerFiles | None) -> list[list[int]]:
-    """Return the paragraphs as ids of a tokenizer that is not in a bundle yet; nothing without one."""
-    if tokenizer is None:
-        return []
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / TOKENIZER
-        path.write_text(tokenizer.definition, encoding="utf-8")
-        return texts_at(path)

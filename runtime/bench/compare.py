@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt_onnx.errors import InputError, ProviderError
-from gpt_onnx.runtime._threads import available_threads
+from gpt_onnx.runtime._threads import thread_count
 
 from .agreement import agree
 from .contender import Answer, Burst
@@ -225,7 +225,7 @@ def bench(
         BundleError, CheckpointError, ProviderError: if a contender cannot be loaded.
     """
     plan = plan or BenchPlan()
-    plan = replace(plan, threads=plan.threads or available_threads())
+    plan = replace(plan, threads=thread_count(plan.threads))
     assert plan.threads is not None
     runners = _runners(bundles, against)
     environment = describe(plan.threads)  # the load average is that of the time before

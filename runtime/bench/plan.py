@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from gpt_onnx.errors import InputError
+from gpt_onnx.runtime._threads import thread_count
 
 DEFAULT_PROMPT_TOKENS = (128, 512)
 DEFAULT_NEW_TOKENS = 64
@@ -62,8 +63,7 @@ class BenchPlan:
             raise InputError(
                 f"prompt_tokens is {self.prompt_tokens!r}; give at least one integer of at least 1."
             )
-        if self.threads is not None and (type(self.threads) is not int or self.threads < 1):
-            raise InputError(f"threads is {self.threads!r}; it must be an integer of at least 1.")
+        thread_count(self.threads)
 
     @property
     def starts(self) -> int:

@@ -12,6 +12,7 @@ import torch
 from gpt_onnx.bundle import GraphInfo, Manifest, ModelInfo
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import InputError
+from gpt_onnx.export.gate.cases import Facts
 from gpt_onnx.export.gate.gate import CHECKS, look_at_all, report_of, setting_of
 from gpt_onnx.export.gate.reference import GptReference
 from gpt_onnx.export.gate.report import GateReport
@@ -142,7 +143,8 @@ def manifest_for(gpt: GPT) -> Manifest:
 
 def gate(engine: EagerEngine, gpt: GPT, level: str = "quick") -> GateReport:
     manifest = manifest_for(gpt)
-    setting = setting_of(engine, manifest, GptReference(gpt), level, [[4, 5, 6, 7, 8, 9, 10]])
+    facts = Facts.of(manifest, causal=True)
+    setting = setting_of(engine, facts, GptReference(gpt), level, [[4, 5, 6, 7, 8, 9, 10]])
     cases = [case for check in CHECKS for case in check(setting)]
     return report_of(setting, manifest, look_at_all(cases, None), level=level, provider="cpu")
 
