@@ -1,8 +1,9 @@
-"""Real exports of small models, each made once a session."""
+"""Real exports of small models, each made once a session, and publications of small bundles."""
 
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+import gpt_onnx.bundle._publish as publication
+from gpt_onnx.bundle import Manifest, publishing, seal
 from gpt_onnx.config import GPTConfig
 
 TINY: dict[str, Any] = {
@@ -123,3 +126,35 @@ def parse() -> Any:
 def evaluate() -> Any:
     """Evaluates a graph: model, feeds, weights of its parameters."""
     return evaluate_graph
+
+
+@pytest.fixture
+def source(make_bundle: Callable[..., Path]) -> Path:
+    """A bundle to publish copies of."""
+    return make_bundle("source")
+
+
+@pytest.fixture
+def out(tmp_path: Path) -> Path:
+    """A destination in a folder of its own, which nothing else is in."""
+    return tmp_path / "published" / "out"
+
+
+@pytest.fixture
+def publish(source: Path, make_manifest: Callable[..., Manifest]) -> Callable[..., None]:
+    """Publishes a copy of ``source`` under a name."""
+
+    def act(destination: Path, name: str = "toy", *, overwrite: bool = False) -> None:
+        with publishing(destination, overwrite=overwrite) as staging:
+            shutil.copytree(source, staging, dirs_exist_ok=True)
+            seal(staging, make_manifest(name=name))
+
+    return act
+
+
+@pytest.fixture(params=["exchange", "two renames"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The two ways of replacing a folder."""
+    if request.param == "two renames":
+        monkeypatch.setattr(publication, "exchange", lambda first, second: False)
+    return str(request.param)

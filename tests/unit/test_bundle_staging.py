@@ -11,36 +11,12 @@ from pathlib import Path
 import pytest
 
 import gpt_onnx.bundle._publish as publication
-from gpt_onnx.bundle import Manifest, open_bundle, publishing, seal
+from gpt_onnx.bundle import open_bundle, publishing
 from gpt_onnx.bundle._staging import lock_folder, unlock
 from gpt_onnx.errors import BundleError
 
 BundleMaker = Callable[..., Path]
 Publish = Callable[..., None]
-
-
-@pytest.fixture
-def source(make_bundle: BundleMaker) -> Path:
-    """A bundle to publish copies of."""
-    return make_bundle("source")
-
-
-@pytest.fixture
-def out(tmp_path: Path) -> Path:
-    """A destination in a folder of its own, which nothing else is in."""
-    return tmp_path / "published" / "out"
-
-
-@pytest.fixture
-def publish(source: Path, make_manifest: Callable[..., Manifest]) -> Publish:
-    """Publishes a copy of ``source`` under a name."""
-
-    def act(destination: Path, name: str = "toy", *, overwrite: bool = False) -> None:
-        with publishing(destination, overwrite=overwrite) as staging:
-            shutil.copytree(source, staging, dirs_exist_ok=True)
-            seal(staging, make_manifest(name=name))
-
-    return act
 
 
 def _name_of(path: Path) -> str:
@@ -49,14 +25,6 @@ def _name_of(path: Path) -> str:
 
 def _hidden(path: Path) -> list[str]:
     return sorted(name for name in os.listdir(path.parent) if name != path.name)
-
-
-@pytest.fixture(params=["exchange", "two renames"])
-def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The two ways of replacing a folder."""
-    if request.param == "two renames":
-        monkeypatch.setattr(publication, "exchange", lambda first, second: False)
-    return str(request.param)
 
 
 def test_rubbish_of_dead_processes_is_swept(publish: Publish, out: Path) -> None:
