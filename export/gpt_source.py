@@ -145,7 +145,7 @@ class GptSource:
     def of_checkpoint(cls, checkpoint: Checkpoint) -> GptSource:
         """Take a checkpoint on the disk."""
         return cls(
-            name=checkpoint.path.resolve().name,
+            name=checkpoint.name,
             config=checkpoint.config,
             read=checkpoint.numpy,
             load=lambda: load_model(checkpoint),

@@ -19,10 +19,15 @@ from pathlib import Path
 from typing import Any
 
 from gpt_onnx.errors import ConfigError
+from gpt_onnx.rope import RopeScaling
 
-POSITIONS = ("sinusoidal", "learned")
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh")
-NORMS = ("layernorm",)
+POSITIONS = ("sinusoidal", "learned", "rotary", "alibi")
+ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh")
+NORMS = ("layernorm", "rmsnorm")
+NORM_ORDERS = ("pre", "post")
+SINUSOIDAL_STYLES = ("interleaved", "concatenated")
+ROPE_STYLES = ("half", "interleaved")
+ATTENTION_SCALES = ("head_size", "n_embd")
 SQRT_N_EMBD = "sqrt"  # embedding_scale = "sqrt" is sqrt(n_embd), as in "Attention Is All You Need"
 LARGEST: Mapping[str, int] = {
     "vocab_size": 2**31 - 1,
@@ -33,20 +38,22 @@ LARGEST: Mapping[str, int] = {
     "n_kv_head": 2**16,
     "head_size": 2**16,
     "d_ff": 2**24,
+    "rope_size": 2**16,
 }
 """Far above any GPT; a file that claims more is refused before a model of that size is even described."""
 FLOAT32_MAX = 3.4e38
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "context_length": ("block_size", "n_positions", "n_ctx", "max_position_embeddings", "max_seq_len"),
-    "n_embd": ("d_model", "hidden_size", "dim", "embed_dim"),
-    "n_head": ("num_heads", "num_attention_heads"),
-    "n_kv_head": ("num_key_value_heads",),
-    "n_layer": ("num_layers", "num_hidden_layers"),
+    "n_embd": ("d_model", "hidden_size", "dim", "embed_dim", "n_embed", "emb_dim"),
+    "n_head": ("num_heads", "num_attention_heads", "n_heads"),
+    "n_kv_head": ("num_key_value_heads", "n_kv_heads"),
+    "n_layer": ("num_layers", "num_hidden_layers", "n_layers"),
     "d_ff": ("n_inner", "intermediate_size"),
     "head_size": ("head_dim",),
     "tie_embeddings": ("tie_word_embeddings",),
-    "norm_eps": ("layer_norm_epsilon", "layer_norm_eps"),
+    "norm_eps": ("layer_norm_epsilon", "layer_norm_eps", "rms_norm_eps"),
+    "attention_scale_by_layer": ("scale_attn_by_inverse_layer_idx",),
 }
 
 
@@ -76,16 +83,40 @@ class GPTConfig:
     """Hidden width of the feed-forward network. None: 4 x n_embd."""
     position: str = "sinusoidal"
     """One of POSITIONS."""
+    sinusoidal_style: str = "interleaved"
+    """One of SINUSOIDAL_STYLES: sine and cosine of a pair side by side, or all sines, then all cosines."""
+    rope_theta: float = 10000.0
+    """Base of the rotary frequencies."""
+    rope_style: str = "half"
+    """One of ROPE_STYLES: element i turns with i + rope_size / 2 (Llama), or 2i with 2i + 1 (RoFormer)."""
+    rope_size: int = None  # type: ignore[assignment]
+    """Leading elements of each head that turn. None: all of them."""
+    rope_scaling: RopeScaling | None = None
+    """How rotary frequencies are lowered for a longer context; None: not at all."""
     norm: str = "layernorm"
     """One of NORMS."""
     norm_eps: float = 1e-5
-    """Added to the variance in each norm."""
+    """Added to the variance, or to the mean square, in each norm."""
+    norm_order: str = "pre"
+    """One of NORM_ORDERS: x + f(norm(x)), or norm(x + f(x))."""
+    final_norm: bool = True
+    """Whether a norm stands before the head."""
     activation: str = "gelu"
-    """One of ACTIVATIONS."""
+    """One of ACTIVATIONS; swiglu and geglu multiply an activated projection with another."""
     qkv_bias: bool = False
     """Whether the query, key and value projections have a bias."""
     bias: bool = True
     """Whether the output projections, the feed-forward network and the norms have a bias."""
+    proj_bias: bool = None  # type: ignore[assignment]
+    """Whether the output projection of attention has a bias. None: as ``bias`` says."""
+    mlp_bias: bool = None  # type: ignore[assignment]
+    """Whether the feed-forward network has biases. None: as ``bias`` says."""
+    norm_bias: bool = None  # type: ignore[assignment]
+    """Whether norms have a bias. None: as ``bias`` says; an rmsnorm never has one."""
+    attention_scale: float | str = "head_size"
+    """Factor on the scores: a number, or the one of ATTENTION_SCALES under 1 / sqrt."""
+    attention_scale_by_layer: bool = False
+    """Whether layer i (from 0) divides its scores by i + 1 as well."""
     tie_embeddings: bool = True
     """Whether the head is the token embedding."""
     head_bias: bool = False
@@ -114,6 +145,13 @@ class GPTConfig:
     def embedding_factor(self) -> float:
         """The number that the token embedding is multiplied by."""
         return math.sqrt(self.n_embd) if self.embedding_scale == SQRT_N_EMBD else float(self.embedding_scale)
+
+    def score_scale(self, layer: int) -> float:
+        """Return what the scores of a layer (from 0) are multiplied by before the softmax."""
+        sizes = {"head_size": self.head_size, "n_embd": self.n_embd}
+        scale = self.attention_scale
+        factor = 1.0 / math.sqrt(sizes[scale]) if isinstance(scale, str) else float(scale)
+        return factor / (layer + 1) if self.attention_scale_by_layer else factor
 
     @property
     def kv_elements_per_token(self) -> int:
@@ -149,6 +187,10 @@ class GPTConfig:
         required = ("vocab_size", "context_length", "n_embd", "n_layer", "n_head")
         if missing := [name for name in required if fields.get(name) is None]:
             raise ConfigError(f"{origin} lacks {missing[0]!r}; a GPT needs {', '.join(required)}.")
+        if isinstance(fields.get("rope_scaling"), Mapping):
+            fields["rope_scaling"] = RopeScaling.from_dict(
+                fields["rope_scaling"], origin=f"{origin}, rope_scaling"
+            )
         return cls(**fields)
 
 
@@ -170,12 +212,15 @@ def _own_names(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
 def _fill_in(config: GPTConfig) -> None:
     """Replace each None by the usual value; the dataclass is frozen, hence object.__setattr__."""
 
-    def default(name: str, value: int) -> None:
+    def default(name: str, value: int | bool) -> None:
         if getattr(config, name) is None:
             object.__setattr__(config, name, value)
 
     default("n_kv_head", config.n_head)
     default("d_ff", 4 * config.n_embd)
+    default("proj_bias", config.bias)
+    default("mlp_bias", config.bias)
+    default("norm_bias", config.bias and config.norm != "rmsnorm")
     if config.head_size is None:
         _check_positive(config, ("n_embd", "n_head"))
         if config.n_embd % config.n_head:
@@ -184,6 +229,7 @@ def _fill_in(config: GPTConfig) -> None:
                 "change one, or set head_size."
             )
         object.__setattr__(config, "head_size", config.n_embd // config.n_head)
+    default("rope_size", config.head_size)
 
 
 def _shown(value: object) -> str:
@@ -201,6 +247,7 @@ def _check_positive(config: GPTConfig, names: tuple[str, ...]) -> None:
 
 def _check_counts(config: GPTConfig) -> None:
     _check_positive(config, tuple(LARGEST))
+    _check_rope(config)
     if config.n_head % config.n_kv_head:
         raise ConfigError(f"n_head = {config.n_head} is not a multiple of n_kv_head = {config.n_kv_head}.")
     if config.position == "sinusoidal" and config.n_embd % 2:
@@ -209,17 +256,57 @@ def _check_counts(config: GPTConfig) -> None:
         )
 
 
+def _check_rope(config: GPTConfig) -> None:
+    if config.position != "rotary":
+        return
+    if config.rope_size % 2 or config.rope_size > config.head_size:
+        raise ConfigError(
+            f"rope_size is {config.rope_size}; rotary positions turn pairs, so it must be even and at most "
+            f"head_size = {config.head_size}."
+        )
+    if config.rope_scaling is not None and config.rope_scaling.kind == "ntk" and config.rope_size < 4:
+        raise ConfigError(f"rope_size is {config.rope_size}; scaling of the kind ntk needs at least 4.")
+
+
+_CHOICES = (
+    ("position", POSITIONS),
+    ("sinusoidal_style", SINUSOIDAL_STYLES),
+    ("rope_style", ROPE_STYLES),
+    ("norm", NORMS),
+    ("norm_order", NORM_ORDERS),
+    ("activation", ACTIVATIONS),
+)
+_FLAGS = (
+    "final_norm",
+    "qkv_bias",
+    "bias",
+    "proj_bias",
+    "mlp_bias",
+    "norm_bias",
+    "attention_scale_by_layer",
+    "tie_embeddings",
+    "head_bias",
+)
+
+
 def _check_choices(config: GPTConfig) -> None:
-    for name, choices in (("position", POSITIONS), ("activation", ACTIVATIONS), ("norm", NORMS)):
+    for name, choices in _CHOICES:
         if getattr(config, name) not in choices:
             raise ConfigError(f"{name} is {getattr(config, name)!r}; known are {', '.join(choices)}.")
-    for name in ("qkv_bias", "bias", "tie_embeddings", "head_bias"):
+    for name in _FLAGS:
         if type(getattr(config, name)) is not bool:
             raise ConfigError(f"{name} is {getattr(config, name)!r}; it must be true or false.")
+    if config.norm == "rmsnorm" and config.norm_bias:
+        raise ConfigError("norm is 'rmsnorm' and norm_bias is true; an rmsnorm has no bias.")
+    if not isinstance(config.rope_scaling, RopeScaling | None):
+        raise ConfigError(f"rope_scaling is {_shown(config.rope_scaling)}; it must be a table or absent.")
     _check_number(config, "norm_eps", config.norm_eps, above=0.0, below=1.0)
     _check_number(config, "dropout", config.dropout, above=-math.ulp(0.0), below=1.0)
+    _check_number(config, "rope_theta", config.rope_theta, above=1.0, below=1e12)
     if config.embedding_scale != SQRT_N_EMBD:
         _check_number(config, "embedding_scale", config.embedding_scale, above=0.0, below=FLOAT32_MAX)
+    if config.attention_scale not in ATTENTION_SCALES:
+        _check_number(config, "attention_scale", config.attention_scale, above=0.0, below=FLOAT32_MAX)
 
 
 def _check_number(config: GPTConfig, name: str, value: object, *, above: float, below: float) -> None:

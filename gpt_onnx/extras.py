@@ -11,6 +11,7 @@ EXTRAS: Mapping[str, str] = {
     "onnx_ir": "export",
     "onnxscript": "export",
     "safetensors": "export",
+    "gguf": "gguf",
 }
 """Import name to the extra that brings it."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from gpt_onnx.checkpoint.reader import Checkpoint
+from gpt_onnx.checkpoint.checkpoint import Checkpoint
 from gpt_onnx.model import GPT, skeleton
 
 
@@ -15,6 +15,6 @@ def load_model(checkpoint: Checkpoint, dtype: torch.dtype = torch.float32) -> GP
         CheckpointError: if a weight holds NaN or infinity.
     """
     model = skeleton(checkpoint.config)
-    state = {name: checkpoint.tensor(name).to(dtype) for name in checkpoint.tensors}
+    state = {name: checkpoint.tensor(name).to(dtype) for name in checkpoint.recipes}
     model.load_state_dict(state, assign=True)
     return model.requires_grad_(True).eval()

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpt_onnx.checkpoint.files import flush_to_disk, replace_file
-from gpt_onnx.checkpoint.reader import CONFIG_FILE, WEIGHTS_FILE, expected_shapes
+from gpt_onnx.checkpoint.layout import CONFIG_FILE, WEIGHTS_FILE, expected_shapes
 from gpt_onnx.checkpoint.safetensors import write_file
 from gpt_onnx.checkpoint.tokenizer_files import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TokenizerFiles
 from gpt_onnx.config import GPTConfig

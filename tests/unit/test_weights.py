@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt_onnx.bundle import open_bundle, read_graph
-from gpt_onnx.checkpoint.reader import expected_shapes
+from gpt_onnx.checkpoint.layout import expected_shapes
 from gpt_onnx.config import GPTConfig, named_config
 from gpt_onnx.errors import CheckpointError
 from gpt_onnx.export.gpt_source import GptSource

@@ -1,0 +1,11 @@
+"""The kinds of source that can be read, one file each, found by looking at the source."""
+
+from __future__ import annotations
+
+from gpt_onnx.checkpoint.readers import own
+from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
+
+READERS: tuple[Reader, ...] = (own.READER,)
+"""In the order in which they look; our own is last, as it asks for the names of two files alone."""
+
+__all__ = ["READERS", "ReadOptions", "Reader"]

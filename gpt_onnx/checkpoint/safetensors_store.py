@@ -1,0 +1,33 @@
+"""One safetensors file as a store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt_onnx.checkpoint.safetensors import TensorInfo, read_array, read_header
+from gpt_onnx.errors import CheckpointError
+
+
+class SafetensorsStore:
+    """See Store; the header is checked when it is opened.
+
+    Raises:
+        CheckpointError: if the file cannot be opened, is truncated, or its header breaks the rules.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.files = (path,)
+        self.tensors: Mapping[str, TensorInfo] = read_header(path).tensors
+
+    def read(self, name: str) -> NDArray[np.floating[Any]]:
+        """See Store."""
+        try:
+            return read_array(self.path, self.tensors[name])
+        except (OSError, ValueError) as exc:
+            raise CheckpointError(f"{self.path}: {name} could not be read any more: {exc}.") from exc
