@@ -61,6 +61,11 @@ class Source(Protocol):
         ...
 
     @property
+    def generation(self) -> Mapping[str, Any]:
+        """Return what the model says about generation, in the words of generation_config.json."""
+        ...
+
+    @property
     def causal(self) -> bool:
         """Return whether a token's logits depend on nothing after it: then padding may follow."""
         ...
@@ -124,7 +129,6 @@ class GptSource:
     """Our own GPT: traced without its weights, which are read one at a time while the file is written."""
 
     attention: str | None = None
-    notes: tuple[str, ...] = ()
     causal = True
 
     def __init__(
@@ -136,8 +140,12 @@ class GptSource:
         load: Callable[[], GPT],
         sha256: Callable[[], str],
         tokenizer: TokenizerFiles | None = None,
+        generation: Mapping[str, Any] | None = None,
+        notes: tuple[str, ...] = (),
     ) -> None:
         self.name, self.config, self.tokenizer = name, config, tokenizer
+        self.generation: Mapping[str, Any] = generation or {}
+        self.notes = notes
         self.sha256 = sha256
         self._read, self._load = read, load
 
@@ -151,6 +159,8 @@ class GptSource:
             load=lambda: load_model(checkpoint),
             sha256=lambda: checkpoint.sha256,
             tokenizer=checkpoint.tokenizer,
+            generation=checkpoint.generation,
+            notes=checkpoint.notes,
         )
 
     @classmethod

@@ -9,6 +9,7 @@ import copy
 import dataclasses
 import re
 from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import onnx_ir as ir
@@ -64,6 +65,7 @@ class ModuleSource:
 
     config: GPTConfig | None = None
     attention: str | None = "traced"
+    generation: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, module: nn.Module, options: ExportOptions) -> None:
         self.name = _snake_case(type(module).__name__)
