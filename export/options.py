@@ -15,6 +15,7 @@ from gpt_onnx.errors import ConfigError
 from .targets import find_target
 
 DYNAMIC = "dynamic"
+PATHS = ("reference", "tokenizer", "config", "names")
 CHECK_LEVELS = ("none", "quick", "standard", "deep")
 LARGEST: Mapping[str, int] = {"seq_len": 2**20, "batch_size": 2**16}
 """The largest size that a graph can be frozen at; positions are exact up to 2^20."""
@@ -68,6 +69,8 @@ class ExportOptions:
     """A tokenizer to use instead of the source's own; "none" for no tokenizer."""
     config: Path | str | None = None
     """A configuration (JSON or TOML) for a source that does not tell its own."""
+    names: Path | str | None = None
+    """A table (TOML) from the source's names of tensors to ours, for a source of another naming."""
     overwrite: bool = False
     """Whether an older bundle at the destination is replaced."""
 
@@ -75,7 +78,7 @@ class ExportOptions:
         find_target(self.target)
         for name, largest in LARGEST.items():
             object.__setattr__(self, name, _checked_size(name, getattr(self, name), largest))
-        for name in ("reference", "config", "tokenizer"):
+        for name in PATHS:
             object.__setattr__(self, name, _checked_path(name, getattr(self, name)))
         for name in ("kv_cache", "overwrite"):
             if type(getattr(self, name)) is not bool:

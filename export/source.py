@@ -1,4 +1,4 @@
-"""From what the user named to a source: a folder, FILE.py:NAME, a module in memory, or nothing."""
+"""From what the user named to a source: a checkpoint of any kind, FILE.py:NAME, a module, or nothing."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from gpt_onnx.checkpoint import find_shipped, read_checkpoint
+from gpt_onnx.checkpoint.reader import kinds as readable_kinds
 from gpt_onnx.errors import CheckpointError, InputError
 from gpt_onnx.model import GPT, skeleton
 
@@ -21,17 +22,19 @@ from .user_code import load_module, names_code, refuse_code_without_name
 
 SourceLike = str | Path | nn.Module | None
 """What can be exported."""
-KINDS = (
-    "a checkpoint folder with config.json and model.safetensors, or FILE.py:NAME, a torch.nn.Module "
-    "or a function that returns one"
-)
+CODE = "FILE.py:NAME, a torch.nn.Module or a function that returns one"
+
+
+def kinds() -> str:
+    """Return what can be exported, as the end of a sentence."""
+    return readable_kinds(CODE)
 
 
 def of_module(module: nn.Module, options: ExportOptions) -> Source:
     """Take a module in memory: as our GPT where it is nothing else, with a cache."""
     if not _is_our_gpt(module):
         return ModuleSource(module, options)
-    _refuse_config(options)
+    _refuse_description(options)
     config = module.config
     return GptSource.of_model(module, own_tokenizer(options, config.context_length, config.vocab_size))
 
@@ -48,22 +51,26 @@ def _anatomy(module: nn.Module) -> tuple[dict[str, type], dict[str, torch.Size]]
     return parts, {name: tensor.shape for name, tensor in module.state_dict().items()}
 
 
-def _refuse_config(options: ExportOptions) -> None:
-    if options.config is not None:
-        raise InputError(f"the source tells its own configuration; leave {options.config} away.")
+def _refuse_description(options: ExportOptions) -> None:
+    """Refuse what describes a source that describes itself."""
+    for name in ("config", "names"):
+        if (value := getattr(options, name)) is not None:
+            raise InputError(
+                f"the source tells its own configuration and names; leave --{name} {value} away."
+            )
 
 
 def _found(source: str | Path | None) -> Path:
     if source is not None:
         refuse_code_without_name(str(source))
         if not str(source):
-            raise InputError(f"the source is an empty name; name {KINDS}.")
+            raise InputError(f"the source is an empty name; name {kinds()}.")
         if not os.path.lexists(source):
-            raise CheckpointError(f"{source} does not exist; name {KINDS}.")
+            raise CheckpointError(f"{source} does not exist; name {kinds()}.")
         return Path(source)
     shipped = find_shipped()
     if shipped is None:
-        raise InputError(f"no source was named, and this is not a clone with its own model; name {KINDS}.")
+        raise InputError(f"no source was named, and this is not a clone with its own model; name {kinds()}.")
     return shipped
 
 
@@ -72,15 +79,18 @@ def _of_path(source: str | Path | None, options: ExportOptions) -> Source:
         found = of_module(load_module(str(source)), options)
         found.name = Path(str(source).rpartition(":")[0]).stem
         return found
-    _refuse_config(options)
-    return GptSource.of_checkpoint(read_checkpoint(_found(source), tokenizer=options.tokenizer))
+    return GptSource.of_checkpoint(
+        read_checkpoint(
+            _found(source), tokenizer=options.tokenizer, config=options.config, names=options.names
+        )
+    )
 
 
 def resolve(source: SourceLike, options: ExportOptions) -> Source:
     """Find out what a source is.
 
     Args:
-        source: A checkpoint folder, ``FILE.py:NAME``, a module in memory, or None for the model that ships.
+        source: A checkpoint, ``FILE.py:NAME``, a module in memory, or None for the model that ships.
         options: Where tokenizer and configuration may be overridden.
 
     Raises:
@@ -89,7 +99,7 @@ def resolve(source: SourceLike, options: ExportOptions) -> Source:
         ExportError: if it is Python code that does not give a usable module.
     """
     if not isinstance(source, nn.Module | str | Path | None):
-        raise InputError(f"the source is a {type(source).__name__}; name {KINDS}.")
+        raise InputError(f"the source is a {type(source).__name__}; name {kinds()}.")
     found = of_module(source, options) if isinstance(source, nn.Module) else _of_path(source, options)
     check_tokenizer(found.tokenizer, found.model_info(options).vocab_size)
     return found

@@ -9,7 +9,9 @@ Names and shapes are held against the configuration at once; weights are read wh
 
 from __future__ import annotations
 
+import zipfile
 from pathlib import Path
+from typing import NoReturn
 
 from gpt_onnx.checkpoint.checkpoint import Checkpoint
 from gpt_onnx.checkpoint.layout import CONFIG_FILE, WEIGHTS_FILE
@@ -17,7 +19,6 @@ from gpt_onnx.checkpoint.readers import READERS, Reader, ReadOptions
 from gpt_onnx.errors import CheckpointError
 
 PICKLE_SUFFIXES = (".pt", ".pth", ".bin", ".ckpt", ".pkl", ".pickle")
-SUPPORTED = f"a checkpoint is a folder with {CONFIG_FILE} and {WEIGHTS_FILE}"
 
 
 def read_checkpoint(
@@ -58,7 +59,6 @@ def find_reader(path: Path) -> Reader:
     reader = next((reader for reader in READERS if reader.recognises(path)), None)
     if reader is None:
         _refuse(path)
-    assert reader is not None
     return reader
 
 
@@ -69,16 +69,40 @@ def find_shipped() -> Path | None:
     return shipped if (root / "pyproject.toml").is_file() and (shipped / WEIGHTS_FILE).is_file() else None
 
 
-def _refuse(folder: Path) -> None:
-    """Refuse what is no checkpoint in a sentence that names what is one; nothing is opened."""
-    if folder.suffix.lower() in PICKLE_SUFFIXES:
-        raise CheckpointError(
-            f"{folder} is a file of pickled Python objects, which may run code; {SUPPORTED}."
+def kinds(*others: str) -> str:
+    """Return what can be read, and others, as the end of a sentence; the readers' table is its source."""
+    *first, last = (*(reader.summary for reader in READERS), *others)
+    return "; ".join([*first, f"or {last}"]) if first else last
+
+
+def _recognised_inside(folder: Path) -> tuple[Path, Reader] | None:
+    """Return a file of a folder that could have been named instead, e.g. the ckpt.pt of an output folder."""
+    files = sorted(entry for entry in folder.iterdir() if entry.is_file())
+    found = ((file, reader) for file in files for reader in READERS if reader.recognises(file))
+    return next(found, None)
+
+
+def _told_of_folder(folder: Path) -> str:
+    if inside := _recognised_inside(folder):
+        file, reader = inside
+        return f"{folder} is none, but holds {file.name} ({reader.kind}): name {file}"
+    missing = next((name for name in (CONFIG_FILE, WEIGHTS_FILE) if not (folder / name).is_file()), None)
+    return f"{folder} has no {missing}" if missing else f"{folder} is of no known kind"
+
+
+def _told_of_file(file: Path) -> str:
+    if file.suffix.lower() in PICKLE_SUFFIXES and not zipfile.is_zipfile(file):
+        return (
+            f"{file} is no archive as torch.save writes them but, by its name, a bare pickle of Python "
+            "objects, which may run code and is not opened: save it again with torch.save"
         )
-    if not folder.is_dir():
-        found = "is not a folder" if folder.exists() else "does not exist"
-        raise CheckpointError(f"{folder} {found}; {SUPPORTED}.")
-    missing = [name for name in (CONFIG_FILE, WEIGHTS_FILE) if not (folder / name).is_file()]
-    pickles = sorted(entry.name for entry in folder.iterdir() if entry.suffix.lower() in PICKLE_SUFFIXES)
-    hint = f" ({pickles[0]} holds pickled Python objects and is not opened)" if pickles else ""
-    raise CheckpointError(f"{folder} has no {missing[0]}{hint}; {SUPPORTED}.")
+    return f"{file} is of no known kind"
+
+
+def _refuse(path: Path) -> NoReturn:
+    """Refuse what no reader recognises, in a sentence that names what they do."""
+    if not path.exists():
+        told = f"{path} does not exist"
+    else:
+        told = _told_of_folder(path) if path.is_dir() else _told_of_file(path)
+    raise CheckpointError(f"{told}; a checkpoint is {kinds()}.")

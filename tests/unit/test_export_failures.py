@@ -12,6 +12,7 @@ import torch
 from safetensors.numpy import load_file, save_file
 
 from gpt_onnx.checkpoint import write_checkpoint
+from gpt_onnx.checkpoint.readers import READERS
 from gpt_onnx.errors import CheckpointError, ConfigError, ExportError, GptOnnxError, InputError
 from gpt_onnx.export import export_bundle
 from gpt_onnx.export import source as source_module
@@ -41,7 +42,8 @@ def test_a_source_that_is_not_there(tmp_path: Path) -> None:
 def test_no_source_outside_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "find_shipped", lambda: None)
     text = _refused(InputError, None, tmp_path)
-    assert "a checkpoint folder with config.json and model.safetensors, or FILE.py:NAME" in text
+    assert "; or FILE.py:NAME, a torch.nn.Module or a function that returns one" in text
+    assert all(reader.summary in text for reader in READERS)
 
 
 @pytest.mark.parametrize("value", [0, -4, "many"])
@@ -152,7 +154,7 @@ def test_a_destination_that_is_no_path(checkpoint: Path, value: Any) -> None:
 
 @pytest.mark.parametrize("value", [3, b"sotu", ""])
 def test_a_source_of_no_known_kind(tmp_path: Path, value: Any) -> None:
-    assert "name a checkpoint folder" in _refused(InputError, value, tmp_path)
+    assert "; or FILE.py:NAME" in _refused(InputError, value, tmp_path)
 
 
 def test_a_reference_that_is_not_there_is_told_before_any_work(tmp_path: Path) -> None:

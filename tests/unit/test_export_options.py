@@ -97,7 +97,7 @@ def test_an_integer_of_numpy_is_an_integer() -> None:
     assert options == ExportOptions(seq_len=8, batch_size=3)
 
 
-@pytest.mark.parametrize("name", ["reference", "config", "tokenizer"])
+@pytest.mark.parametrize("name", ["reference", "config", "tokenizer", "names"])
 def test_a_path_may_be_text(name: str) -> None:
     def options(value: Any) -> ExportOptions:
         return ExportOptions(**{name: value})
@@ -114,5 +114,5 @@ def test_an_unknown_option_is_told_with_the_known_ones() -> None:
         options_of({"check": "none", "sequence": 3})
     assert str(told.value) == (
         "'sequence' is no option of an export; known are target, seq_len, batch_size, kv_cache, check, "
-        "reference, tokenizer, config, overwrite."
+        "reference, tokenizer, config, names, overwrite."
     )
