@@ -214,12 +214,12 @@ class EagerContender:
         CheckpointError, InputError: if the source cannot be used.
     """
 
-    def __init__(self, source: str, device: str, threads: int) -> None:
+    def __init__(self, source: str, device: str, threads: int, **described: str) -> None:
         if device != "cpu" and not torch.cuda.is_available():
             raise ProviderError(f"PyTorch {torch.__version__} sees no CUDA card and cannot run on {device}.")
         torch.set_num_threads(threads)
         self._threads = threads
-        self._model = load_eager(source, device)
+        self._model = load_eager(source, device, **described)
         self.start, self.step, self.scores = self._model.start, self._model.step, self._model.scores
 
     @property
@@ -240,14 +240,19 @@ def _card(device: str) -> dict[str, str]:
     return {} if device == "cpu" else {"card": torch.cuda.get_device_name(device)}
 
 
-def load_eager(source: str, device: str = "cpu") -> EagerGPT | EagerModule:
-    """Load a checkpoint folder, or run FILE.py:NAME for its module.
+def load_eager(source: str, device: str = "cpu", **described: str) -> EagerGPT | EagerModule:
+    """Load a checkpoint, or run FILE.py:NAME for its module.
+
+    Args:
+        source: What to load.
+        device: Where it runs.
+        **described: Files that describe a checkpoint, ``config`` and ``names``; a module needs neither here.
 
     Raises:
         CheckpointError, InputError, ExportError: if the source cannot be used.
     """
     if ".py:" not in source:
-        return EagerGPT(load_model(read_checkpoint(source, tokenizer="none")), device)
+        return EagerGPT(load_model(read_checkpoint(source, tokenizer="none", **described)), device)
     from gpt_onnx.export.gate import logits_in  # only here: the exporter's imports take time and memory
     from gpt_onnx.export.user_code import load_module
 
@@ -257,7 +262,7 @@ def load_eager(source: str, device: str = "cpu") -> EagerGPT | EagerModule:
 
 def main() -> None:
     """Serve one source to the process that started this one."""
-    serve(lambda order: EagerContender(order["source"], order["device"], order["threads"]))
+    serve(lambda order: EagerContender(**{key: value for key, value in order.items() if key != "do"}))
 
 
 if __name__ == "__main__":

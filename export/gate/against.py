@@ -17,6 +17,8 @@ def gate_against(
     bundle: Path,
     source: str | Path | nn.Module | None,
     *,
+    config: Path | None = None,
+    names: Path | None = None,
     level: str = "standard",
     provider: str = "auto",
     threads: int | None = None,
@@ -28,7 +30,9 @@ def gate_against(
 
     Args:
         bundle: The bundle.
-        source: A checkpoint folder, ``FILE.py:NAME``, a module, or None for the model that ships.
+        source: A checkpoint, ``FILE.py:NAME``, a module, or None for the model that ships.
+        config: A configuration of a source that does not tell its own.
+        names: A table of the source's names of tensors.
         level: See ``run_gate``, as are the others.
         provider: "auto" is what the bundle was made for.
         threads: Threads within an operator.
@@ -43,7 +47,8 @@ def gate_against(
     from gpt_onnx.export.options import ExportOptions
     from gpt_onnx.export.source import resolve  # which imports this package
 
-    reference = resolve(source, ExportOptions(tokenizer="none")).reference()
+    options = ExportOptions(tokenizer="none", config=config, names=names)
+    reference = resolve(source, options).reference()
     return run_gate(
         bundle,
         reference,

@@ -74,6 +74,15 @@ def _threads(ctx: click.Context, param: click.Parameter, value: int | None) -> i
     return value
 
 
+def refuse_without_source(**options: object) -> None:
+    """Refuse options that describe a source where --against names none: a usage error."""
+    for name, value in options.items():
+        if value is not None:
+            raise click.UsageError(
+                f"--{name} describes the SOURCE of --against; name that, or leave it away."
+            )
+
+
 FOLDER = FolderName()
 
 bundle_argument = click.argument("bundle", type=FOLDER)
@@ -120,6 +129,24 @@ repetitions_option = click.option(
     default=5,
     show_default=True,
     help="How often each measurement is repeated.",
+)
+config_option = click.option(
+    "--config",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Configuration (TOML or JSON) of a SOURCE that does not tell its own.",
+)
+names_option = click.option(
+    "--names",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Table (TOML) from SOURCE's names of tensors to ours.",
+)
+tokenizer_option = click.option(
+    "--tokenizer",
+    metavar="DIR|FILE|none",
+    show_default="the source's own",
+    help="Tokenizer to take instead of SOURCE's own.",
 )
 output_option = click.option(
     "-o",

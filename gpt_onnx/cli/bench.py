@@ -14,9 +14,12 @@ import click
 from gpt_onnx.cli._console import is_quiet, table_console
 from gpt_onnx.cli._options import (
     FOLDER,
+    config_option,
     json_option,
+    names_option,
     positive_counts,
     provider_option,
+    refuse_without_source,
     repetitions_option,
     threads_option,
 )
@@ -61,8 +64,10 @@ def _print(report: BenchReport) -> None:
 @click.option(
     "--against",
     metavar="SOURCE",
-    help="Also run the same weights in eager PyTorch: a checkpoint folder, or FILE.py:NAME (runs its code).",
+    help="Also run the same weights in eager PyTorch: a checkpoint, or FILE.py:NAME (runs its code).",
 )
+@config_option
+@names_option
 @click.option(
     "--prompt-tokens",
     type=positive_counts,
@@ -95,6 +100,8 @@ def _print(report: BenchReport) -> None:
 def command(
     bundles: tuple[Path, ...],
     against: str | None,
+    config: Path | None,
+    names: Path | None,
     prompt_tokens: tuple[int, ...],
     new_tokens: int,
     batch_size: int,
@@ -111,6 +118,8 @@ def command(
     """
     from gpt_onnx.runtime.bench import BenchPlan, bench
 
+    if against is None:
+        refuse_without_source(config=config, names=names)
     plan = BenchPlan(
         prompt_tokens=prompt_tokens,
         new_tokens=new_tokens,
@@ -120,7 +129,7 @@ def command(
         provider=provider,
     )
     with _progress_bar() as progress:
-        report = bench(bundles, against=against, plan=plan, progress=progress)
+        report = bench(bundles, against=against, config=config, names=names, plan=plan, progress=progress)
     if as_json:
         click.echo(json.dumps(report.to_json()))
     else:

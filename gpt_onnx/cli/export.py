@@ -13,7 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpt_onnx.cli._console import is_quiet, note, table_console
-from gpt_onnx.cli._options import json_option, output_option, overwrite_option
+from gpt_onnx.cli._options import (
+    config_option,
+    json_option,
+    names_option,
+    output_option,
+    overwrite_option,
+    tokenizer_option,
+)
 
 if TYPE_CHECKING:
     from gpt_onnx.export import BundleReport
@@ -101,18 +108,9 @@ def progress_bars() -> Iterator[Callable[[str, int, int], None] | None]:
     show_default=True,
     help="cpu: GroupQueryAttention, cache in place; portable: standard operators only, also for CUDA.",
 )
-@click.option(
-    "--config",
-    type=click.Path(path_type=Path),
-    metavar="FILE",
-    help="Configuration (JSON or TOML) of a module that does not tell its own.",
-)
-@click.option(
-    "--tokenizer",
-    metavar="DIR|FILE|none",
-    show_default="the source's own",
-    help="Tokenizer to put into the bundle.",
-)
+@config_option
+@names_option
+@tokenizer_option
 @click.option(
     "--check",
     type=click.Choice(["none", "quick", "standard", "deep"]),

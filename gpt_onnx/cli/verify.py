@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpt_onnx.cli._console import is_quiet, note, plain_warnings, table_console
-from gpt_onnx.cli._options import bundle_argument, json_option, provider_option, threads_option
+from gpt_onnx.cli._options import (
+    bundle_argument,
+    config_option,
+    json_option,
+    names_option,
+    provider_option,
+    refuse_without_source,
+    threads_option,
+)
 from gpt_onnx.errors import InputError, ParityError
 
 if TYPE_CHECKING:
@@ -46,15 +54,13 @@ def _verify(bundle: Path, files_only: bool, provider: str, threads: int | None) 
         return verify_bundle(bundle, provider, threads, progress=progress)
 
 
-def _compare(bundle: Path, source: str, level: str, provider: str, threads: int | None) -> GateReport:
+def _compare(bundle: Path, source: str, **options: Any) -> GateReport:
     from gpt_onnx.export.gate import gate_against
 
     if ".py:" in source:
         note(f"Running the code in {source.rpartition(':')[0]}.")
     with _bar("compare") as progress:
-        return gate_against(
-            bundle, source, level=level, provider=provider, threads=threads, progress=progress
-        )
+        return gate_against(bundle, source, progress=progress, **options)
 
 
 def caveats(manifest: Manifest) -> list[str]:
@@ -114,6 +120,8 @@ def _fail_if_different(report: VerifyReport, gate: GateReport | None) -> None:
     metavar="SOURCE",
     help="Compare with this source as well, as export does; needs gpt-onnx[export].",
 )
+@config_option
+@names_option
 @click.option(
     "--level",
     type=click.Choice(LEVELS),
@@ -135,6 +143,8 @@ def command(
     bundle: Path,
     files_only: bool,
     against: str | None,
+    config: Path | None,
+    names: Path | None,
     level: str,
     page: Path | None,
     provider: str,
@@ -154,9 +164,14 @@ def command(
     """  # noqa: D301  # click takes the character, not the two letters, for "do not wrap"
     if files_only and against is not None:
         raise click.UsageError("--files-only computes nothing and --against compares numbers; leave one out.")
+    if against is None:
+        refuse_without_source(config=config, names=names)
+    gate: GateReport | None = None
     with plain_warnings():
         report = _verify(bundle, files_only, provider, threads)
-        gate = None if against is None else _compare(bundle, against, level, provider, threads)
+        if against is not None:
+            options = {"config": config, "names": names, "level": level}
+            gate = _compare(bundle, against, provider=provider, threads=threads, **options)
     found: dict[str, Any] = report.to_json() | {"against": None if gate is None else gate.to_json()}
     if page is not None:
         _write_page(page, found, report, gate)

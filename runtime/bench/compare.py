@@ -47,6 +47,8 @@ class Runner:
     name: str
     kind: str
     source: str
+    described: Mapping[str, str] = field(default_factory=dict)
+    """Files that describe the source: "config" and "names"."""
     worker: Worker | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
     starts_ms: list[float] = field(default_factory=list)
@@ -66,7 +68,8 @@ class Runner:
         """Start a fresh process and have it load."""
         before = time.perf_counter()
         self.worker = Worker(MODULES[self.kind])
-        loaded = self.ask({"do": "load", "source": self.source, "device": device, "threads": threads})
+        order = {"do": "load", "source": self.source, "device": device, "threads": threads}
+        loaded = self.ask({**order, **self.described})
         self.starts_ms.append(1e3 * (time.perf_counter() - before))
         self.loads_ms.append(loaded["load_ms"])
         self.facts, self.resident_bytes = loaded["facts"], loaded["resident_bytes"]
@@ -78,7 +81,9 @@ class Runner:
             self.worker = None
 
 
-def _runners(bundles: Sequence[str | Path], against: str | Path | None) -> list[Runner]:
+def _runners(
+    bundles: Sequence[str | Path], against: str | Path | None, described: Mapping[str, str]
+) -> list[Runner]:
     names = [Path(bundle).resolve().name for bundle in bundles]
     runners = [
         Runner(name=name if names.count(name) == 1 else str(bundle), kind=BUNDLE, source=str(bundle))
@@ -91,7 +96,7 @@ def _runners(bundles: Sequence[str | Path], against: str | Path | None) -> list[
             raise ProviderError(
                 "eager PyTorch needs torch; install it with pip install 'gpt-onnx[cpu,export]'."
             )
-        runners.append(Runner(name=EAGER_NAME, kind=EAGER, source=str(against)))
+        runners.append(Runner(name=EAGER_NAME, kind=EAGER, source=str(against), described=described))
     return runners
 
 
@@ -209,6 +214,8 @@ def bench(
     bundles: Sequence[str | Path],
     *,
     against: str | Path | None = None,
+    config: str | Path | None = None,
+    names: str | Path | None = None,
     plan: BenchPlan | None = None,
     progress: Progress = lambda done, total: None,
 ) -> BenchReport:
@@ -216,7 +223,9 @@ def bench(
 
     Args:
         bundles: Folders of bundles of one vocabulary.
-        against: A checkpoint folder, or FILE.py:NAME; needs torch.
+        against: A checkpoint, or FILE.py:NAME; needs torch.
+        config: A configuration of an ``against`` that does not tell its own.
+        names: A table of its names of tensors.
         plan: What to measure.
         progress: Called after every turn.
 
@@ -227,7 +236,9 @@ def bench(
     plan = plan or BenchPlan()
     plan = replace(plan, threads=thread_count(plan.threads))
     assert plan.threads is not None
-    runners = _runners(bundles, against)
+    files = {"config": config, "names": names}
+    described = {name: str(file) for name, file in files.items() if file is not None}
+    runners = _runners(bundles, against, described)
     environment = describe(plan.threads)  # the load average is that of the time before
     with _closing(runners):
         comparison = Comparison(runners, plan, progress)
