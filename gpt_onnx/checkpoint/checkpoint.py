@@ -58,7 +58,10 @@ class Checkpoint:
     def sha256(self) -> str:
         """Hash of everything that was or will be read, whatever the folder is called; reads all weights."""
         digest = hashlib.sha256()
-        for text in (json.dumps(self.config.to_dict(), sort_keys=True), *_tokenizer_texts(self.tokenizer)):
+        texts = [json.dumps(self.config.to_dict(), sort_keys=True), *_tokenizer_texts(self.tokenizer)]
+        if self.generation:
+            texts.append(json.dumps(dict(self.generation), sort_keys=True))
+        for text in texts:
             digest.update(hashlib.sha256(text.encode()).digest())
         for path in self.store.files:
             with path.open("rb") as file:

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.errors import CheckpointError
 
+FLOAT32_MAX = float(np.finfo(np.float32).max)
 Floats = NDArray[np.floating[Any]]
 Make = Callable[[Sequence[Floats]], Floats]
 
@@ -74,12 +75,23 @@ def make_weight(store: Store, recipe: Recipe) -> Floats:
     return recipe.make([_finite(store, piece.name) for piece in recipe.pieces])
 
 
+OVERFLOW = "it overflowed when it was rounded to half precision: save it as float32 or bfloat16"
+NOT_FINITE = "such weights compute nothing: go back to an earlier checkpoint"
+
+
 def _finite(store: Store, name: str) -> Floats:
+    """Read a tensor, each of whose values must be a number that float32 has."""
     array = store.read(name)
     if wrong := array.size - int(np.count_nonzero(np.isfinite(array))):
+        overflowed = array.dtype == np.float16 and not np.isnan(array).any()
         raise CheckpointError(
             f"{store.path}: {name} has NaN or infinity in {wrong} of {array.size} places; "
-            "such weights compute nothing: go back to an earlier checkpoint."
+            f"{OVERFLOW if overflowed else NOT_FINITE}."
+        )
+    if array.dtype == np.float64 and (largest := float(np.abs(array).max(initial=0.0))) > FLOAT32_MAX:
+        raise CheckpointError(
+            f"{store.path}: {name} has a value of {largest:.1e}; weights are computed in float32, which goes "
+            f"up to {FLOAT32_MAX:.1e}."
         )
     return array
 

@@ -1,8 +1,9 @@
 """The safetensors format: a header that is checked field by field before anything is read by it.
 
 A file is eight bytes (the header's length, little endian), the header (one JSON object: name to dtype, shape
-and offsets) and the data. Only floating-point tensors are accepted, as weights are nothing else, and the data
-must be covered exactly: no gap, no overlap, nothing behind the last tensor.
+and offsets) and the data. Weights are floating-point tensors; integers and truth values, which other programs
+store beside them, are listed apart where the caller allows them. The data must be covered exactly: no gap, no
+overlap, nothing behind the last tensor.
 
     >>> header = read_header(Path("model.safetensors"))
     >>> header.tensors["wte.weight"].shape
@@ -25,6 +26,18 @@ from gpt_onnx.checkpoint.files import write_chunks
 from gpt_onnx.errors import CheckpointError
 
 DTYPE_SIZES: Mapping[str, int] = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2}
+OTHER_SIZES: Mapping[str, int] = {
+    "I64": 8,
+    "I32": 4,
+    "I16": 2,
+    "I8": 1,
+    "U64": 8,
+    "U32": 4,
+    "U16": 2,
+    "U8": 1,
+    "BOOL": 1,
+}
+"""Dtypes of what is no weight, such as a causal mask."""
 NUMPY_DTYPES: Mapping[str, str] = {"F64": "<f8", "F32": "<f4", "F16": "<f2", "BF16": "<u2"}
 MAX_HEADER_BYTES = 100_000_000  # as the reference implementation
 ALIGNMENT = 8
@@ -35,7 +48,7 @@ class TensorInfo:
     """Where one tensor lies in its file."""
 
     dtype: str
-    """A key of DTYPE_SIZES."""
+    """A key of DTYPE_SIZES or OTHER_SIZES."""
     shape: tuple[int, ...]
     """Its dimensions, each at least 1."""
     offset: int
@@ -49,13 +62,19 @@ class Header:
     """What a file says that it holds; ``read_header`` has checked that it can."""
 
     tensors: Mapping[str, TensorInfo]
-    """By name, in the order of their data."""
+    """The weights by name, in the order of their data."""
+    others: Mapping[str, TensorInfo] = field(default_factory=dict)
+    """What has a dtype of OTHER_SIZES."""
     metadata: Mapping[str, str] = field(default_factory=dict)
     """Free text under ``__metadata__``."""
 
 
-def read_header(path: Path) -> Header:
+def read_header(path: Path, *, floats_only: bool = True) -> Header:
     """Read and check the header of a safetensors file.
+
+    Args:
+        path: The file.
+        floats_only: Whether a tensor of OTHER_SIZES is refused, or listed among ``Header.others``.
 
     Raises:
         CheckpointError: if the file cannot be opened, is truncated, or its header breaks the rules.
@@ -75,8 +94,14 @@ def read_header(path: Path) -> Header:
         raise CheckpointError(f"{path} could not be read: {exc.strerror or exc}.") from exc
     entries = _parse(path, text)
     metadata = _checked_metadata(path, entries.pop("__metadata__", {}))
-    tensors = {name: _tensor_info(path, name, entry, 8 + length) for name, entry in entries.items()}
-    return Header(tensors=_covering(path, tensors, 8 + length, size), metadata=metadata)
+    sizes = DTYPE_SIZES if floats_only else {**DTYPE_SIZES, **OTHER_SIZES}
+    tensors = {name: _tensor_info(path, name, entry, 8 + length, sizes) for name, entry in entries.items()}
+    ordered = _covering(path, tensors, 8 + length, size)
+    return Header(
+        tensors={name: info for name, info in ordered.items() if info.dtype in DTYPE_SIZES},
+        others={name: info for name, info in ordered.items() if info.dtype in OTHER_SIZES},
+        metadata=metadata,
+    )
 
 
 def _parse(path: Path, text: bytes) -> dict[str, Any]:
@@ -106,12 +131,14 @@ def _checked_metadata(path: Path, metadata: object) -> dict[str, str]:
     return metadata
 
 
-def _tensor_info(path: Path, name: str, entry: object, data_start: int) -> TensorInfo:
+def _tensor_info(
+    path: Path, name: str, entry: object, data_start: int, sizes: Mapping[str, int]
+) -> TensorInfo:
     """Check one entry by itself."""
     if not isinstance(entry, dict) or set(entry) != {"dtype", "shape", "data_offsets"}:
         raise CheckpointError(f"{path}: {name} needs exactly dtype, shape and data_offsets in the header.")
     dtype, shape, offsets = entry["dtype"], entry["shape"], entry["data_offsets"]
-    if not isinstance(dtype, str) or dtype not in DTYPE_SIZES:
+    if not isinstance(dtype, str) or dtype not in sizes:
         raise CheckpointError(
             f"{path}: {name} has dtype {dtype!r}; weights are one of {', '.join(DTYPE_SIZES)}."
         )
@@ -122,7 +149,7 @@ def _tensor_info(path: Path, name: str, entry: object, data_start: int) -> Tenso
     if not _is_list_of_integers(offsets) or len(offsets) != 2:
         raise CheckpointError(f"{path}: {name} has the offsets {offsets!r}; two integers are needed.")
     begin, end = offsets
-    expected = math.prod(shape) * DTYPE_SIZES[dtype]
+    expected = math.prod(shape) * sizes[dtype]
     if begin < 0 or end - begin != expected:
         raise CheckpointError(
             f"{path}: {name} has {end - begin} bytes at {begin}; {dtype} of shape {shape} needs {expected}."

@@ -16,14 +16,21 @@ from gpt_onnx.errors import CheckpointError
 class SafetensorsStore:
     """See Store; the header is checked when it is opened.
 
+    Args:
+        path: The file.
+        floats_only: Whether a tensor of another dtype is refused, or listed among ``others``.
+
     Raises:
         CheckpointError: if the file cannot be opened, is truncated, or its header breaks the rules.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, floats_only: bool = True) -> None:
+        header = read_header(path, floats_only=floats_only)
         self.path = path
         self.files = (path,)
-        self.tensors: Mapping[str, TensorInfo] = read_header(path).tensors
+        self.tensors: Mapping[str, TensorInfo] = header.tensors
+        self.others: Mapping[str, TensorInfo] = header.others
+        """Integers and truth values, which are no weights."""
 
     def read(self, name: str) -> NDArray[np.floating[Any]]:
         """See Store."""
