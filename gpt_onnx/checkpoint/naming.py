@@ -8,47 +8,27 @@
 
 ``{layer}`` and ``{head}`` stand for a number each. On our side stand the names of ``GPT.state_dict``, and
 parts of the packed projection ``h.{layer}.attn.c_attn``: ``attn.q``, ``attn.k`` and ``attn.v``, each whole or
-one head at a time (``attn.q.{head}``), which are joined in order.
+one head at a time (``attn.q.{head}``), or ``attn.kv``; they are joined in order.
 """
 
 from __future__ import annotations
 
-import math
+import itertools
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpt_onnx.checkpoint.layout import expected_shapes
-from gpt_onnx.checkpoint.recipe import Piece, Recipe, alone, joined, transposed
+from gpt_onnx.checkpoint.leftovers import Shapes, listed
+from gpt_onnx.checkpoint.names import Name, Naming, pattern
+from gpt_onnx.checkpoint.recipe import Floats, Piece, Recipe, alone, joined, transposed
 from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError
 
-PACKED = re.compile(r"(h\.\d+\.attn)\.c_attn\.(weight|bias)")
-PARTS = ("q", "k", "v")
-PLACES = ("layer", "head")
-NEAREST = 3  # names of a like shape that a message offers
+__all__ = ["Match", "Name", "Naming", "check_naming", "matches_of", "recipes_of"]
 
-Shapes = Mapping[str, tuple[int, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Name:
-    """One line of a table."""
-
-    theirs: str
-    ours: str
-    transposed: bool = False
-    """Whether they store (in, out), as GPT-2's Conv1D does."""
-
-
-@dataclass(frozen=True, slots=True)
-class Naming:
-    """A table of names."""
-
-    names: tuple[Name, ...]
-    ignored: tuple[str, ...] = ()
-    """Patterns of stored tensors that are no weights, such as causal masks; {layer} may stand in them."""
+PACKED = re.compile(r"(h\.[0-9]+\.attn)\.c_attn\.(weight|bias)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +37,6 @@ class Match:
 
     theirs: str
     transposed: bool
-
-
-def pattern(text: str) -> re.Pattern[str]:
-    """Return the expression of a name in which {layer} and {head} stand for numbers."""
-    escaped = re.escape(text)
-    for place in PLACES:
-        escaped = escaped.replace(re.escape(f"{{{place}}}"), rf"(?P<{place}>\d+)", 1)
-    return re.compile(escaped)
-
-
-def is_ignored(naming: Naming, name: str) -> bool:
-    """Whether a stored name is on the list of those that are no weights."""
-    return any(pattern(text).fullmatch(name) for text in naming.ignored)
 
 
 def matches_of(naming: Naming, stored: Iterable[str]) -> dict[str, Match]:
@@ -95,42 +62,49 @@ def matches_of(naming: Naming, stored: Iterable[str]) -> dict[str, Match]:
 
 def part_shapes(config: GPTConfig, kind: str) -> dict[str, tuple[int, ...]]:
     """Return the shapes of the parts q, k and v of a layer's packed weight or bias."""
-    counts = (config.n_head, config.n_kv_head, config.n_kv_head)
+    counts = {"q": config.n_head, "k": config.n_kv_head, "v": config.n_kv_head}
     width = (config.n_embd,) if kind == "weight" else ()
-    return {part: (count * config.head_size, *width) for part, count in zip(PARTS, counts, strict=True)}
+    return {part: (count * config.head_size, *width) for part, count in counts.items()}
 
 
-def _head_shapes(config: GPTConfig, stem: str, kind: str) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield our name and shape of every single head of a layer, in the order in which they are joined."""
-    for part, (rows, *width) in part_shapes(config, kind).items():
-        for head in range(rows // config.head_size):
-            yield f"{stem}.{part}.{head}.{kind}", (config.head_size, *width)
+def _by_head(
+    stem: str, part: str, kind: str, shape: tuple[int, ...], size: int
+) -> dict[str, tuple[int, ...]]:
+    """Return our names and shapes of the single heads of a part."""
+    rows, *width = shape
+    return {f"{stem}.{part}.{head}.{kind}": (size, *width) for head in range(rows // size)}
 
 
 def _ways(name: str, shape: tuple[int, ...], config: GPTConfig) -> Iterator[dict[str, tuple[int, ...]]]:
     """Yield each set of our names, with shapes, that one weight can be made of."""
     yield {name: shape}
-    if packed := PACKED.fullmatch(name):
-        stem, kind = packed.groups()
-        yield {f"{stem}.{part}.{kind}": size for part, size in part_shapes(config, kind).items()}
-        yield dict(_head_shapes(config, stem, kind))
+    packed = PACKED.fullmatch(name)
+    if packed is None:
+        return
+    stem, kind = packed.groups()
+    shapes = part_shapes(config, kind)
+    whole = {part: {f"{stem}.{part}.{kind}": size} for part, size in shapes.items()}
+    single = {part: _by_head(stem, part, kind, size, config.head_size) for part, size in shapes.items()}
+    rows, *width = shapes["k"]
+    yield whole["q"] | {f"{stem}.kv.{kind}": (2 * rows, *width)}
+    for q, k, v in itertools.product((whole, single), repeat=3):
+        yield q["q"] | k["k"] | v["v"]
+
+
+def _turned(flags: Sequence[bool], arrays: Sequence[Floats]) -> list[Floats]:
+    return [array.T if flag else array for flag, array in zip(flags, arrays, strict=True)]
 
 
 def _recipe(parts: Shapes, matches: Mapping[str, Match]) -> Recipe:
     """Make one weight of parts that are all there."""
-    pieces, turned = [], {matches[part].transposed for part in parts}
-    for part, shape in parts.items():
-        match = matches[part]
-        pieces.append(Piece(match.theirs, shape[::-1] if match.transposed else shape))
-    if turned == {False}:
-        return Recipe(tuple(pieces), joined if len(pieces) > 1 else alone)
-    if len(pieces) == 1:
-        return Recipe(tuple(pieces), transposed)
     flags = [matches[part].transposed for part in parts]
-    return Recipe(
-        tuple(pieces),
-        lambda arrays: joined([a.T if flag else a for a, flag in zip(arrays, flags, strict=True)]),
+    pieces = tuple(
+        Piece(matches[part].theirs, shape[::-1] if flag else shape)
+        for flag, (part, shape) in zip(flags, parts.items(), strict=True)
     )
+    if len(pieces) == 1:
+        return Recipe(pieces, transposed if flags[0] else alone)
+    return Recipe(pieces, (lambda arrays: joined(_turned(flags, arrays))) if any(flags) else joined)
 
 
 def recipes_of(naming: Naming, store: Store, config: GPTConfig) -> dict[str, Recipe]:
@@ -141,31 +115,38 @@ def recipes_of(naming: Naming, store: Store, config: GPTConfig) -> dict[str, Rec
     matches = matches_of(naming, store.tensors)
     recipes: dict[str, Recipe] = {}
     for name, shape in expected_shapes(config).items():
-        for parts in _ways(name, shape, config):
-            if all(part in matches for part in parts):
-                recipes[name] = _recipe(parts, matches)
-                break
+        parts = next((way for way in _ways(name, shape, config) if matches.keys() >= way.keys()), None)
+        if parts is not None:
+            recipes[name] = _recipe(parts, matches)
     return recipes
 
 
-def _nearest(shape: tuple[int, ...], candidates: Shapes) -> list[str]:
-    """Return the names of like shape: equal first, then transposed, then as many elements."""
-    ranks = (
-        lambda other: other == shape,
-        lambda other: other == shape[::-1],
-        lambda other: math.prod(other) == math.prod(shape),
-    )
-    found = [name for rank in ranks for name, other in candidates.items() if rank(other)]
-    return list(dict.fromkeys(found))[:NEAREST]
+def _lacking(
+    matches: Mapping[str, Match], config: GPTConfig, recipes: Mapping[str, Recipe]
+) -> dict[str, tuple[int, ...]]:
+    """Return our names that nothing is stored for: of a packed weight there in part, the other parts."""
+    lacking: dict[str, tuple[int, ...]] = {}
+    for name, shape in expected_shapes(config).items():
+        if name not in recipes:
+            way = max(_ways(name, shape, config), key=lambda way: len(way.keys() & matches.keys()) / len(way))
+            lacking |= {part: size for part, size in way.items() if part not in matches}
+    return lacking
 
 
-def _listed(names: Shapes, others: Shapes) -> str:
-    first = [
-        f"{name} {list(shape)}" + (f" (like {', '.join(near)})" if (near := _nearest(shape, others)) else "")
-        for name, shape in list(names.items())[:NEAREST]
-    ]
-    more = len(names) - len(first)
-    return "; ".join(first) + (f"; and {more} more" if more > 0 else "")
+def _spare(matches: Mapping[str, Match], config: GPTConfig, recipes: Mapping[str, Recipe]) -> dict[str, str]:
+    """Return stored names, with ours, that the table knows and no weight is, or can be, made of."""
+    weights = {
+        part: name
+        for name, shape in expected_shapes(config).items()
+        for way in _ways(name, shape, config)
+        for part in way
+    }
+    used = {piece.name for recipe in recipes.values() for piece in recipe.pieces}
+    return {
+        match.theirs: ours
+        for ours, match in matches.items()
+        if match.theirs not in used and (ours not in weights or weights[ours] in recipes)
+    }
 
 
 def check_naming(
@@ -174,7 +155,7 @@ def check_naming(
     config: GPTConfig,
     recipes: Mapping[str, Recipe],
     *,
-    ignored: Iterable[str] = (),
+    ignored: Collection[str] = (),
     config_name: str = "config.json",
 ) -> None:
     """See that the table leaves nothing over on either side, and that every shape is the configuration's.
@@ -191,24 +172,34 @@ def check_naming(
         CheckpointError: naming what is left over on both sides, with the nearest shapes, or the first tensor
             of a wrong shape.
     """
-    used = {piece.name for recipe in recipes.values() for piece in recipe.pieces}
-    skipped = {*ignored, *(name for name in store.tensors if is_ignored(naming, name))}
-    theirs = {
+    matches = matches_of(naming, store.tensors)
+    named = {match.theirs for match in matches.values()}
+    shapes = {
         name: stored.shape
         for name, stored in store.tensors.items()
-        if name not in used and name not in skipped
+        if name not in ignored and not naming.ignores(name)
     }
-    ours = {name: shape for name, shape in expected_shapes(config).items() if name not in recipes}
-    if ours or theirs:
-        sides = [
-            f"the model of {config_name} lacks {_listed(ours, theirs)}" if ours else "",
-            f"the file has tensors that it does not know: {_listed(theirs, ours)}" if theirs else "",
-        ]
-        raise CheckpointError(f"{store.path}: {', and '.join(side for side in sides if side)}.")
-    for recipe in recipes.values():
+    ours = _lacking(matches, config, recipes)
+    unknown = {name: shape for name, shape in shapes.items() if name not in named}
+    spare = {name: shapes[name] for name in _spare(matches, config, recipes) if name in shapes}
+    sides = (
+        ("the model of {} lacks {}", ours, unknown),
+        ("the file has tensors that are not named: {1}", unknown, ours),
+        ("the file has tensors that the model of {} has no use for: {}", spare, {}),
+    )
+    if said := [form.format(config_name, listed(left, others)) for form, left, others in sides if left]:
+        raise CheckpointError(f"{store.path}: {'; and '.join(said)}.")
+    _check_shapes(store, recipes, config_name)
+
+
+def _check_shapes(store: Store, recipes: Mapping[str, Recipe], config_name: str) -> None:
+    for name, recipe in recipes.items():
         for piece in recipe.pieces:
-            if (found := store.tensors[piece.name].shape) != piece.shape:
-                raise CheckpointError(
-                    f"{store.path}: {piece.name} has the shape {list(found)}; "
-                    f"by {config_name} it must be {list(piece.shape)}."
-                )
+            found = store.tensors[piece.name].shape
+            if found == piece.shape:
+                continue
+            hint = ", which is the same transposed" if found == piece.shape[::-1] else ""
+            raise CheckpointError(
+                f"{store.path}: {piece.name} has the shape {list(found)}; by {config_name} it must be "
+                f"{list(piece.shape)} for {name}{hint}."
+            )
