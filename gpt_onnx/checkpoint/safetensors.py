@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -186,30 +187,71 @@ def read_array(path: Path, info: TensorInfo) -> NDArray[np.floating[Any]]:
     return array.reshape(info.shape)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Entry:
+    """One tensor to be written: what the header says of it, and what makes its bytes in its turn."""
+
+    dtype: str
+    """A key of DTYPE_SIZES."""
+    shape: tuple[int, ...]
+    make: Callable[[], NDArray[Any]]
+    """Returns an array of that shape with the very bytes; called once."""
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes in the file."""
+        return math.prod(self.shape) * DTYPE_SIZES[self.dtype]
+
+
+def _header(entries: Mapping[str, Entry], metadata: Mapping[str, str]) -> bytes:
+    """Return the header with its length before it, padded so that data begin at a multiple of ALIGNMENT."""
+    told: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
+    position = 0
+    for name, entry in entries.items():
+        offsets = [position, position + entry.nbytes]
+        told[name] = {"dtype": entry.dtype, "shape": list(entry.shape), "data_offsets": offsets}
+        position += entry.nbytes
+    header = json.dumps(told, separators=(",", ":")).encode()
+    header += b" " * (-len(header) % ALIGNMENT)
+    return len(header).to_bytes(8, "little") + header
+
+
+def _bytes_of(name: str, entry: Entry) -> memoryview:
+    array = np.ascontiguousarray(entry.make())
+    assert array.shape == entry.shape, f"{name} was made with the shape {array.shape}, not {entry.shape}"
+    assert array.nbytes == entry.nbytes, f"{name} was made as {array.dtype}, not {entry.dtype}"
+    return array.reshape(-1).view(np.uint8).data
+
+
+def write_entries(
+    path: Path,
+    entries: Mapping[str, Entry],
+    metadata: Mapping[str, str],
+    progress: Callable[[int, int], None] = lambda done, total: None,
+) -> None:
+    """Write a file tensor by tensor: no two of them are in memory at once.
+
+    Names keep their order: equal input gives equal bytes. ``progress`` is told the bytes written and all.
+    """
+    total = sum(entry.nbytes for entry in entries.values())
+
+    def chunks() -> Iterator[bytes | memoryview]:
+        yield _header(entries, metadata)
+        written = 0
+        for name, entry in entries.items():
+            yield _bytes_of(name, entry)
+            written += entry.nbytes
+            progress(written, total)
+
+    write_chunks(path, chunks())
+
+
 def write_file(
     path: Path, tensors: Mapping[str, tuple[str, NDArray[Any]]], metadata: Mapping[str, str]
 ) -> None:
-    """Write a file; each tensor is its dtype (a key of DTYPE_SIZES) and an array with its very bytes.
-
-    The header is padded so that data begin at a multiple of 8, and names keep their order: equal input gives
-    equal bytes.
-    """
-    entries: dict[str, Any] = {"__metadata__": dict(metadata)} if metadata else {}
-    position = 0
-    for name, (dtype, array) in tensors.items():
-        entries[name] = {
-            "dtype": dtype,
-            "shape": list(array.shape),
-            "data_offsets": [position, position + array.nbytes],
-        }
-        position += array.nbytes
-    header = json.dumps(entries, separators=(",", ":")).encode()
-    header += b" " * (-len(header) % ALIGNMENT)
-
-    def chunks() -> Iterator[bytes | memoryview]:
-        yield len(header).to_bytes(8, "little")
-        yield header
-        for _, array in tensors.values():
-            yield np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
-
-    write_chunks(path, chunks())
+    """Write arrays that are there; each tensor is its dtype (a key of DTYPE_SIZES) and its very bytes."""
+    entries = {
+        name: Entry(dtype=dtype, shape=array.shape, make=partial(np.asarray, array))
+        for name, (dtype, array) in tensors.items()
+    }
+    write_entries(path, entries, metadata)
