@@ -182,7 +182,7 @@ def check_naming(
     ours = _lacking(matches, config, recipes)
     unknown = {name: shape for name, shape in shapes.items() if name not in named}
     spare = {name: shapes[name] for name in _spare(matches, config, recipes) if name in shapes}
-    sides = (
+    sides: tuple[tuple[str, Shapes, Shapes], ...] = (
         ("the model of {} lacks {}", ours, unknown),
         ("the file has tensors that are not named: {1}", unknown, ours),
         ("the file has tensors that the model of {} has no use for: {}", spare, {}),
