@@ -16,7 +16,7 @@ from gpt_onnx.bundle._describe import describe_bundle
 from gpt_onnx.bundle._graph import parse_graph, read_graph
 from gpt_onnx.bundle._manifest import FORMAT, FORMAT_VERSION, FileEntry, GraphInfo, Manifest, ModelInfo
 from gpt_onnx.bundle._open import Bundle, open_bundle
-from gpt_onnx.bundle._publish import check_destination, publishing
+from gpt_onnx.bundle._publish import check_destination, publishing, replacing
 from gpt_onnx.bundle._seal import seal
 from gpt_onnx.bundle._summary import External, GraphSummary, Initializer, Node, Value
 
@@ -43,5 +43,6 @@ __all__ = [
     "parse_graph",
     "publishing",
     "read_graph",
+    "replacing",
     "seal",
 ]

@@ -15,7 +15,7 @@ import contextlib
 import errno
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -129,8 +129,7 @@ def _swap_by_renames(staging: Staging, destination: Path) -> None:
     shutil.rmtree(old, ignore_errors=True)
 
 
-def _move_into_place(staging: Staging, destination: Path, *, overwrite: bool) -> None:
-    check_destination(destination, overwrite=overwrite)
+def _move_into_place(staging: Staging, destination: Path) -> None:
     if not os.path.lexists(destination):
         staging.path.rename(destination)
     elif not exchange(staging.path, destination):
@@ -170,8 +169,41 @@ def _staged(destination: Path) -> Iterator[Staging]:
 
 
 @contextlib.contextmanager
+def replacing(
+    destination: str | Path, check: Callable[[Path], None], finish: Callable[[Path], object]
+) -> Iterator[Path]:
+    """Give a staging folder beside ``destination``, and move it there when the block ends well.
+
+    Args:
+        destination: Where the folder shall be. Missing folders above it are made.
+        check: Refuses what is there and must stay; asked before the block, and once more after it.
+        finish: Looks at the filled folder, and refuses what must not be published.
+
+    Yields:
+        The staging folder, empty.
+
+    Raises:
+        BundleError: if the destination cannot be written.
+    """
+    if not os.fspath(destination):
+        raise BundleError("the destination is an empty name; name the folder to make.")
+    destination = Path(os.path.realpath(destination))  # the target of a link is replaced, not the link
+    recover(destination)
+    check(destination)
+    sweep(destination)
+    with _staged(destination) as staging:
+        with _faults_told(destination, only_of_disks=True):
+            yield staging.path
+        with _faults_told(destination):
+            finish(staging.path)
+            _settle(staging)
+            check(destination)
+            _move_into_place(staging, destination)
+
+
+@contextlib.contextmanager
 def publishing(destination: str | Path, *, overwrite: bool = False) -> Iterator[Path]:
-    """Give a staging folder beside ``destination``, and publish it when the block ends well.
+    """Give a staging folder beside ``destination``, and publish it as a bundle when the block ends well.
 
     Args:
         destination: Where the bundle shall be. Missing folders above it are made.
@@ -183,16 +215,9 @@ def publishing(destination: str | Path, *, overwrite: bool = False) -> Iterator[
     Raises:
         BundleError: if the destination may not or cannot be written, or the staging folder is no bundle.
     """
-    if not os.fspath(destination):
-        raise BundleError("the destination is an empty name; name the folder to make.")
-    destination = Path(os.path.realpath(destination))  # the target of a link is replaced, not the link
-    recover(destination)
-    check_destination(destination, overwrite=overwrite)
-    sweep(destination)
-    with _staged(destination) as staging:
-        with _faults_told(destination, only_of_disks=True):
-            yield staging.path
-        with _faults_told(destination):
-            open_bundle(staging.path, check_hashes=False)
-            _settle(staging)
-            _move_into_place(staging, destination, overwrite=overwrite)
+
+    def check(path: Path) -> None:
+        check_destination(path, overwrite=overwrite)
+
+    with replacing(destination, check, lambda folder: open_bundle(folder, check_hashes=False)) as staging:
+        yield staging
