@@ -13,24 +13,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from gpt_onnx.checkpoint.files import flush_to_disk, replace_file
 from gpt_onnx.checkpoint.layout import CONFIG_FILE, WEIGHTS_FILE, expected_shapes
+from gpt_onnx.checkpoint.rounding import STORES, as_stored, check_store
 from gpt_onnx.checkpoint.safetensors import write_file
 from gpt_onnx.checkpoint.tokenizer_files import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TokenizerFiles
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError
-
-STORES: Mapping[str, tuple[str, torch.dtype]] = {
-    "fp32": ("F32", torch.float32),
-    "fp16": ("F16", torch.float16),
-    "bf16": ("BF16", torch.bfloat16),
-}
-"""How weights are stored: the name in the file and the dtype that they are rounded to."""
 
 
 def write_checkpoint(
@@ -78,8 +70,7 @@ def _stored(
     config: GPTConfig, tensors: Mapping[str, Tensor], store: str
 ) -> dict[str, tuple[str, NDArray[Any]]]:
     """Check names, shapes and values, and round every weight to its stored form."""
-    if store not in STORES:
-        raise CheckpointError(f"weights cannot be stored as {store!r}; known are {', '.join(STORES)}.")
+    check_store(store)
     expected = expected_shapes(config)
     if expected != (given := {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
         wrong = next(name for name in {**expected, **given} if expected.get(name) != given.get(name))
@@ -87,16 +78,8 @@ def _stored(
             f"{wrong} has the shape {given.get(wrong)} and by the configuration {expected.get(wrong)}; "
             "give the state_dict of a model of this configuration."
         )
-    label, dtype = STORES[store]
-    return {name: (label, _as_stored(name, tensors[name], dtype)) for name in expected}
-
-
-def _as_stored(name: str, tensor: Tensor, dtype: torch.dtype) -> NDArray[Any]:
-    """Return a tensor rounded to a dtype, as an array of the same bytes."""
-    rounded = tensor.detach().to("cpu", dtype).contiguous()
-    if not torch.isfinite(rounded).all():
-        raise CheckpointError(f"{name} holds NaN or infinity once rounded to {dtype}; store it as fp32.")
-    return rounded.view(torch.uint16).numpy() if dtype == torch.bfloat16 else np.asarray(rounded.numpy())
+    label = STORES[store][0]
+    return {name: (label, as_stored(name, tensors[name], store)) for name in expected}
 
 
 def _write_texts(folder: Path, config: GPTConfig, tokenizer: TokenizerFiles | None) -> None:

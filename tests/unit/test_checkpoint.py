@@ -183,14 +183,14 @@ def test_weights_of_another_configuration_are_not_written(tmp_path: Path) -> Non
 def test_weights_beyond_half_precision_are_not_written_as_infinity(tmp_path: Path) -> None:
     state = make_model().state_dict()
     state["ln_f.weight"] = torch.full_like(state["ln_f.weight"], 1e6)
-    with pytest.raises(CheckpointError, match=r"ln_f\.weight holds NaN or infinity"):
+    with pytest.raises(CheckpointError, match=r"ln_f\.weight has a value of 1e\+06, and fp16 ends at 65,504"):
         write_checkpoint(tmp_path / "gpt", CONFIG, state, store="fp16")
 
 
 def test_a_missing_checkpoint_names_what_is_supported(tmp_path: Path) -> None:
     refused(
         tmp_path / "nowhere",
-        "does not exist; a checkpoint is a folder with config.json and model.safetensors",
+        "does not exist; a checkpoint is .*a folder with config.json and model.safetensors",
     )
 
 
