@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import math
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -23,10 +22,10 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gpt_onnx.checkpoint import find_shipped
-from gpt_onnx.config import GPTConfig
 from gpt_onnx.eager import EagerGPT, InPlaceAttention, load_eager
 from gpt_onnx.model.attention import (
     AttentionForm,
+    Heads,
     KeyValue,
     SdpaAttention,
     append,
@@ -43,38 +42,39 @@ from gpt_onnx.runtime.bench.statistics import Paired, Summary
 class ByHand(InPlaceAttention):
     """In place, but a single token's attention is two matrix products and a softmax."""
 
-    def __call__(self, qkv: Tensor, past: KeyValue | None, config: GPTConfig) -> tuple[Tensor, KeyValue]:
+    def __call__(self, qkv: Tensor, past: KeyValue | None, heads: Heads) -> tuple[Tensor, KeyValue]:
         """See AttentionForm."""
         if qkv.shape[1] > 1:
-            return super().__call__(qkv, past, config)
+            return super().__call__(qkv, past, heads)
         assert past is not None
-        query, key, value = split_heads(qkv, config)
+        query, key, value = split_heads(qkv, heads)
         for buffer, new in zip(past, (key, value), strict=True):
             buffer[:, :, self.length : self.length + 1] = new
-        keys, values = (share_heads(part[:, :, : self.length + 1], config.group_size) for part in past)
-        scores = (query * (1 / math.sqrt(config.head_size))) @ keys.transpose(-1, -2)
+        keys, values = (share_heads(part[:, :, : self.length + 1], heads.group_size) for part in past)
+        scores = (query * heads.scale) @ keys.transpose(-1, -2)
         return merge_heads(torch.softmax(scores, dim=-1) @ values), past
 
 
 class Concatenating:
     """The cache is what the last step returned; every step copies it into a longer one."""
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, bias: Tensor | None = None) -> None:
+        assert bias is None
         self.length = length
 
-    def __call__(self, qkv: Tensor, past: KeyValue | None, config: GPTConfig) -> tuple[Tensor, KeyValue]:
+    def __call__(self, qkv: Tensor, past: KeyValue | None, heads: Heads) -> tuple[Tensor, KeyValue]:
         """See AttentionForm."""
         if self.length == 0:
-            return SdpaAttention()(qkv, None, config)
+            return SdpaAttention()(qkv, None, heads)
         assert past is not None
-        query, key, value = split_heads(qkv, config)
+        query, key, value = split_heads(qkv, heads)
         present = append(past, key, value)
-        out = F.scaled_dot_product_attention(query, *present, enable_gqa=config.group_size > 1)
+        out = F.scaled_dot_product_attention(query, *present, enable_gqa=heads.group_size > 1)
         return merge_heads(out), present
 
 
 IN_PLACE = "in place, fused"
-VARIANTS: Mapping[str, Callable[[int], AttentionForm]] = {
+VARIANTS: Mapping[str, Callable[[int, Tensor | None], AttentionForm]] = {
     IN_PLACE: InPlaceAttention,
     "in place, by hand": ByHand,
     "torch.cat, fused": Concatenating,

@@ -6,14 +6,11 @@ heads, D head size, E = D rounded up to what the operator takes.
 
 from __future__ import annotations
 
-import math
-
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from gpt_onnx.config import GPTConfig
-from gpt_onnx.model.attention import KeyValue, masked_attention, split_heads
+from gpt_onnx.model.attention import Heads, KeyValue, masked_attention, split_heads
 
 
 def padded_head_size(head_size: int, multiple: int) -> int:
@@ -34,43 +31,43 @@ class GroupQueryAttention:
         self.total_length = torch.scalar_tensor(attention_mask.shape[1], dtype=torch.int32)
         self.cache_head_size = cache_head_size
 
-    def __call__(self, qkv: Tensor, past: KeyValue | None, config: GPTConfig) -> tuple[Tensor, KeyValue]:
+    def __call__(self, qkv: Tensor, past: KeyValue | None, heads: Heads) -> tuple[Tensor, KeyValue]:
         """See AttentionForm."""
         batch, length = qkv.shape[:2]
-        out_size = config.n_head * self.cache_head_size
+        out_size = heads.n_head * self.cache_head_size
         past_length = past[0].shape[2] if past else 0
         total = self._present_length(past_length, length)
-        cache_shape = (batch, config.n_kv_head, total, self.cache_head_size)
+        cache_shape = (batch, heads.n_kv_head, total, self.cache_head_size)
         out, key, value = torch.onnx.ops.symbolic_multi_out(
             "com.microsoft::GroupQueryAttention",
-            (self._pad(qkv, config), None, None, *(past or (None, None)), self.seqlens_k, self.total_length),
+            (self._pad(qkv, heads), None, None, *(past or (None, None)), self.seqlens_k, self.total_length),
             attrs={
-                "num_heads": config.n_head,
-                "kv_num_heads": config.n_kv_head,
-                "scale": 1.0 / math.sqrt(config.head_size),
+                "num_heads": heads.n_head,
+                "kv_num_heads": heads.n_kv_head,
+                "scale": heads.scale,
             },
             dtypes=(qkv.dtype,) * 3,
             shapes=((batch, length, out_size), cache_shape, cache_shape),
             version=1,
         )
-        return self._cut(out, config), (key, value)
+        return self._cut(out, heads), (key, value)
 
     def _present_length(self, past_length: int, length: int) -> int:
         return past_length + length
 
-    def _pad(self, qkv: Tensor, config: GPTConfig) -> Tensor:
+    def _pad(self, qkv: Tensor, heads: Heads) -> Tensor:
         """Bring (B, S, (H + 2K) D) to (B, S, (H + 2K) E)."""
-        if self.cache_head_size == config.head_size:
+        if self.cache_head_size == heads.head_size:
             return qkv
-        heads = torch.unflatten(qkv, -1, (config.n_head + 2 * config.n_kv_head, config.head_size))
-        return F.pad(heads, (0, self.cache_head_size - config.head_size)).flatten(-2)
+        packed = torch.unflatten(qkv, -1, (heads.packed, heads.head_size))
+        return F.pad(packed, (0, self.cache_head_size - heads.head_size)).flatten(-2)
 
-    def _cut(self, out: Tensor, config: GPTConfig) -> Tensor:
+    def _cut(self, out: Tensor, heads: Heads) -> Tensor:
         """Bring (B, S, H E) back to (B, S, H D)."""
-        if self.cache_head_size == config.head_size:
+        if self.cache_head_size == heads.head_size:
             return out
-        heads = torch.unflatten(out, -1, (config.n_head, self.cache_head_size))
-        return heads[..., : config.head_size].flatten(-2)
+        padded = torch.unflatten(out, -1, (heads.n_head, self.cache_head_size))
+        return padded[..., : heads.head_size].flatten(-2)
 
 
 class InPlaceGroupQueryAttention(GroupQueryAttention):
@@ -86,15 +83,16 @@ class SlotAttention:
     The slot is the number of valid tokens less one. ``Where`` writes it, so that no operator scatters.
     """
 
-    def __init__(self, attention_mask: Tensor) -> None:
+    def __init__(self, attention_mask: Tensor, bias: Tensor | None = None) -> None:
+        self.bias = bias  # (B, H, 1, N)
         slots = torch.arange(attention_mask.shape[1])
         newest = attention_mask.sum(dim=1, keepdim=True) - 1  # (B, 1)
         self.is_new = (slots == newest).unsqueeze(1).unsqueeze(-1)  # (B, 1, N, 1)
         self.mask = attention_mask.to(torch.bool).unsqueeze(1).unsqueeze(1)  # (B, 1, 1, N)
 
-    def __call__(self, qkv: Tensor, past: KeyValue | None, config: GPTConfig) -> tuple[Tensor, KeyValue]:
+    def __call__(self, qkv: Tensor, past: KeyValue | None, heads: Heads) -> tuple[Tensor, KeyValue]:
         """See AttentionForm; the past is there always."""
         assert past is not None
-        query, key, value = split_heads(qkv, config)
+        query, key, value = split_heads(qkv, heads)
         present = torch.where(self.is_new, key, past[0]), torch.where(self.is_new, value, past[1])
-        return masked_attention(query, present, self.mask, config), present
+        return masked_attention(query, present, self.mask, heads, self.bias), present

@@ -33,20 +33,29 @@ TOTAL = f"{PAST} + {SEQUENCE}"
 Dim = str | int
 Dims = tuple[Dim, ...]
 
-FormMaker = Callable[[Tensor, Tensor, int, int], AttentionForm]
-"""Makes a form from input_ids, attention_mask, the past length and the cache's head size."""
+FormMaker = Callable[[GPT, Tensor, Tensor, int, int], AttentionForm]
+"""Makes a form from the model, input_ids, attention_mask, the past length and the cache's head size."""
+
+
+def _decomposed(
+    gpt: GPT, ids: Tensor, mask: Tensor | None, past_length: int, head_size: int
+) -> AttentionForm:
+    return DecomposedAttention(causal_mask(ids, mask, past_length), gpt.bias(ids, mask, past_length))
+
+
+def _slots(gpt: GPT, ids: Tensor, mask: Tensor, past_length: int, head_size: int) -> AttentionForm:
+    return SlotAttention(mask, gpt.bias(ids, mask, mask.shape[1] - 1))  # the new token has the last place
+
 
 GROWING_FORMS: Mapping[str, FormMaker] = {
-    "gqa": lambda ids, mask, past_length, head_size: GroupQueryAttention(mask, head_size),
-    "decomposed": lambda ids, mask, past_length, head_size: DecomposedAttention(
-        causal_mask(ids, mask, past_length)
-    ),
+    "gqa": lambda gpt, ids, mask, past_length, head_size: GroupQueryAttention(mask, head_size),
+    "decomposed": _decomposed,
 }
 """Attention over a cache that is as long as its content, by the target's attention."""
 
 SLOT_FORMS: Mapping[str, FormMaker] = {
-    "gqa": lambda ids, mask, past_length, head_size: InPlaceGroupQueryAttention(mask, head_size),
-    "decomposed": lambda ids, mask, past_length, head_size: SlotAttention(mask),
+    "gqa": lambda gpt, ids, mask, past_length, head_size: InPlaceGroupQueryAttention(mask, head_size),
+    "decomposed": _slots,
 }
 """Attention over a cache of frozen slots, by the target's attention."""
 
@@ -87,7 +96,7 @@ class CachedForward(nn.Module):
         """Return logits and the present of each layer; ``past`` is flat: key, value, key, value, ..."""
         pairs = list(zip(past[::2], past[1::2], strict=True)) if past else None
         past_length = past[0].shape[2] if past else 0
-        form = self.make_form(input_ids, attention_mask, past_length, self.cache_head_size)
+        form = self.make_form(self.gpt, input_ids, attention_mask, past_length, self.cache_head_size)
         return self.gpt.run(input_ids, form, position_ids, pairs)
 
 
@@ -100,8 +109,7 @@ class PlainForward(nn.Module):
 
     def forward(self, input_ids: Tensor) -> Tensor:
         """Return logits (B, S, V)."""
-        form = DecomposedAttention(causal_mask(input_ids, None, 0))
-        return self.gpt.run(input_ids, form)[0]
+        return self.gpt.run(input_ids, _decomposed(self.gpt, input_ids, None, 0, 0))[0]
 
 
 def _cache_names(prefix: str, config: GPTConfig) -> list[str]:

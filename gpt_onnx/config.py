@@ -12,7 +12,7 @@ import dataclasses
 import json
 import math
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -23,6 +23,7 @@ from gpt_onnx.rope import RopeScaling
 
 POSITIONS = ("sinusoidal", "learned", "rotary", "alibi")
 ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh")
+GATED_ACTIVATIONS = ("swiglu", "geglu", "geglu_tanh")
 NORMS = ("layernorm", "rmsnorm")
 NORM_ORDERS = ("pre", "post")
 SINUSOIDAL_STYLES = ("interleaved", "concatenated")
@@ -164,8 +165,16 @@ class GPTConfig:
         return self.context_length if self.position == "learned" else None
 
     def replace(self, **changes: Any) -> GPTConfig:
-        """Return a copy with some fields changed; derived sizes that are not named are kept."""
-        return dataclasses.replace(self, **changes)
+        """Return a copy with some fields changed.
+
+        Derived sizes that are not named are kept; what followed another field (_FOLLOWERS) follows it still.
+        """
+        follow = {
+            name: None
+            for name, (leaders, usual) in _FOLLOWERS.items()
+            if any(leader in changes for leader in leaders) and getattr(self, name) == usual(self)
+        }
+        return dataclasses.replace(self, **(follow | changes))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the fields in their declared order, for JSON."""
@@ -209,6 +218,15 @@ def _own_names(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
     return renamed
 
 
+_FOLLOWERS: Mapping[str, tuple[tuple[str, ...], Callable[[GPTConfig], int | bool]]] = {
+    "proj_bias": (("bias",), lambda config: config.bias),
+    "mlp_bias": (("bias",), lambda config: config.bias),
+    "norm_bias": (("bias", "norm"), lambda config: config.bias and config.norm != "rmsnorm"),
+    "rope_size": (("head_size",), lambda config: config.head_size),
+}
+"""Fields whose usual value is that of others, which are named first."""
+
+
 def _fill_in(config: GPTConfig) -> None:
     """Replace each None by the usual value; the dataclass is frozen, hence object.__setattr__."""
 
@@ -218,9 +236,6 @@ def _fill_in(config: GPTConfig) -> None:
 
     default("n_kv_head", config.n_head)
     default("d_ff", 4 * config.n_embd)
-    default("proj_bias", config.bias)
-    default("mlp_bias", config.bias)
-    default("norm_bias", config.bias and config.norm != "rmsnorm")
     if config.head_size is None:
         _check_positive(config, ("n_embd", "n_head"))
         if config.n_embd % config.n_head:
@@ -229,7 +244,8 @@ def _fill_in(config: GPTConfig) -> None:
                 "change one, or set head_size."
             )
         object.__setattr__(config, "head_size", config.n_embd // config.n_head)
-    default("rope_size", config.head_size)
+    for name, (_, usual) in _FOLLOWERS.items():
+        default(name, usual(config))
 
 
 def _shown(value: object) -> str:

@@ -26,10 +26,17 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gpt_onnx.checkpoint import load_model, read_checkpoint
-from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import InputError, ProviderError
 from gpt_onnx.model import GPT
-from gpt_onnx.model.attention import AttentionForm, KeyValue, merge_heads, split_heads
+from gpt_onnx.model.attention import (
+    AttentionForm,
+    Heads,
+    KeyValue,
+    causal_mask,
+    merge_heads,
+    split_heads,
+)
+from gpt_onnx.model.rotary import Rotation
 from gpt_onnx.runtime.bench.serve import serve
 
 NOTES = (
@@ -44,13 +51,14 @@ class InPlaceAttention:
     Several new tokens at once start an empty cache; a cache that holds tokens takes one at a time.
     """
 
-    def __init__(self, length: int) -> None:
+    def __init__(self, length: int, bias: Tensor | None = None) -> None:
         self.length = length
+        self.bias = bias  # (1, H, S, length + S); very negative where a key is later than its query
 
-    def __call__(self, qkv: Tensor, past: KeyValue | None, config: GPTConfig) -> tuple[Tensor, KeyValue]:
+    def __call__(self, qkv: Tensor, past: KeyValue | None, heads: Heads) -> tuple[Tensor, KeyValue]:
         """See AttentionForm; ``past`` are the buffers, which are returned as they are."""
         assert past is not None
-        query, key, value = split_heads(qkv, config)
+        query, key, value = split_heads(qkv, heads)
         keys, values = past
         end = self.length + query.shape[2]
         keys[:, :, self.length : end] = key
@@ -59,8 +67,10 @@ class InPlaceAttention:
             query,
             keys[:, :, :end],
             values[:, :, :end],
-            is_causal=query.shape[2] > 1,
-            enable_gqa=config.group_size > 1,
+            self.bias,
+            is_causal=self.bias is None and query.shape[2] > 1,
+            scale=heads.scale,
+            enable_gqa=heads.group_size > 1,
         )
         return merge_heads(out), past
 
@@ -71,22 +81,26 @@ class EagerGPT:
     Args:
         gpt: The model.
         device: Where it runs.
-        make_attention: Makes the form of attention for a cache that holds so many tokens. It gets a layer's
-            cache as ``past``, and what it returns as present is the layer's cache from then on.
+        make_attention: Makes the form of attention for a cache that holds so many tokens, and a bias on the
+            scores or None. It gets a layer's cache as ``past``, and what it returns as present is the layer's
+            cache from then on.
     """
 
     def __init__(
         self,
         gpt: GPT,
         device: str = "cpu",
-        make_attention: Callable[[int], AttentionForm] = InPlaceAttention,
+        make_attention: Callable[[int, Tensor | None], AttentionForm] = InPlaceAttention,
     ) -> None:
         self.gpt = gpt.to(device=device, dtype=torch.float32).eval()
         self.device = device
         self._make_attention = make_attention
         self.length = 0
         self._buffers: list[KeyValue] = []
-        self._positions = torch.empty(0)
+        self._capacity = 0
+        self._encoding: Tensor | None = None  # (C, n_embd)
+        self._rotation: Rotation | None = None  # of C tokens
+        self._last_bias: Tensor | None = None  # (1, H, 1, C), of the last token of C
 
     @property
     def details(self) -> Mapping[str, Any]:
@@ -123,10 +137,8 @@ class EagerGPT:
         Raises:
             InputError: if there is no room for another token.
         """
-        if self.length >= len(self._positions):
-            raise InputError(
-                f"the cache has room for {len(self._positions)} tokens and is full; reserve more."
-            )
+        if self.length >= self._capacity:
+            raise InputError(f"the cache has room for {self._capacity} tokens and is full; reserve more.")
         return self._choose(torch.tensor(tokens, device=self.device).unsqueeze(1))
 
     def scores(self) -> NDArray[np.float32]:
@@ -136,23 +148,40 @@ class EagerGPT:
 
     def _reserve(self, batch_size: int, capacity: int) -> None:
         """Allocate buffers and encode positions, unless those of before will do."""
-        config, weight = self.gpt.config, self.gpt.wte.weight
-        if self._buffers and self._buffers[0][0].shape[0] == batch_size and len(self._positions) >= capacity:
+        gpt, weight = self.gpt, self.gpt.wte.weight
+        config = gpt.config
+        if self._buffers and self._buffers[0][0].shape[0] == batch_size and self._capacity >= capacity:
             return
         shape = (batch_size, config.n_kv_head, capacity, config.head_size)
-        self._buffers = [(weight.new_zeros(shape), weight.new_zeros(shape)) for _ in self.gpt.h]
-        self._positions = self.gpt.wpe(weight.new_zeros(1, capacity, config.n_embd))
+        self._buffers = [(weight.new_zeros(shape), weight.new_zeros(shape)) for _ in gpt.h]
+        self._capacity = capacity
+        x = weight.new_zeros(1, capacity, config.n_embd)
+        self._encoding = None if gpt.wpe is None else gpt.wpe(x)
+        self._rotation = gpt.rotation(x)
+        self._last_bias = gpt.bias(x[:, :1], past_length=capacity - 1)
+
+    def _bias(self, new: Tensor) -> Tensor | None:
+        """Return the bias on the scores of new tokens (B, S), where there is one."""
+        if self._last_bias is None:
+            return None
+        if new.shape[1] == 1:  # distances to the last token, whichever it is
+            return self._last_bias[..., self._capacity - self.length - 1 :]
+        bias = self.gpt.bias(new)
+        assert bias is not None
+        return torch.where(causal_mask(new, None, 0), bias, torch.finfo(bias.dtype).min)
 
     def _choose(self, input_ids: Tensor) -> list[int]:
-        gpt, end = self.gpt, self.length + input_ids.shape[1]
+        gpt, start, end = self.gpt, self.length, self.length + input_ids.shape[1]
         x = gpt.wte(input_ids)
         if gpt.config.embedding_factor != 1.0:
             x = x * gpt.config.embedding_factor
-        x = x + self._positions[self.length : end]
-        attention = self._make_attention(self.length)
+        if self._encoding is not None:
+            x = x + self._encoding[start:end]
+        rotation = None if self._rotation is None else self._rotation.slice(start, end)
+        attention = self._make_attention(start, self._bias(input_ids))
         for layer, block in enumerate(gpt.h):
-            x, self._buffers[layer] = block(x, attention, self._buffers[layer])
-        self._logits = gpt.head(gpt.ln_f(x[:, -1]))
+            x, self._buffers[layer] = block(x, attention, self._buffers[layer], rotation)
+        self._logits = gpt.head(gpt.finish(x[:, -1]))
         self.length = end
         tokens: list[int] = self._logits.argmax(-1).tolist()
         return tokens

@@ -1,5 +1,6 @@
 """The GPT: token embedding plus positions, N blocks, a final norm and the head.
 
+Every kind of part is an entry of a table: positions (gpt_onnx.model.positions), norms, activations.
 ``forward`` is pure: the cache goes in and comes out. Parameters carry GPT-2's names (``wte``,
 ``h.0.attn.c_attn``, ``ln_f``, ``lm_head``); a tied head has no parameter of its own.
 
@@ -12,7 +13,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor, nn
@@ -20,14 +21,12 @@ from torch.nn import functional as F
 
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import InputError
+from gpt_onnx.model.alibi import token_places
 from gpt_onnx.model.attention import AttentionForm, KeyValue, SdpaAttention, causal_mask
-from gpt_onnx.model.block import TransformerBlock, layer_norm
-from gpt_onnx.model.positions import LearnedPositionalEmbedding, SinusoidalPositionalEncoding
-
-POSITION_MODULES: Mapping[str, Callable[[GPTConfig], nn.Module]] = {
-    "sinusoidal": lambda config: SinusoidalPositionalEncoding(config.n_embd),
-    "learned": lambda config: LearnedPositionalEmbedding(config.context_length, config.n_embd),
-}
+from gpt_onnx.model.block import TransformerBlock
+from gpt_onnx.model.norms import make_norm
+from gpt_onnx.model.positions import BIASES, ENCODINGS, ROTATIONS, make
+from gpt_onnx.model.rotary import Rotation
 
 
 class GPT(nn.Module):
@@ -37,9 +36,11 @@ class GPT(nn.Module):
         super().__init__()
         self.config = config
         self.wte = nn.Embedding(config.vocab_size, config.n_embd)
-        self.wpe = POSITION_MODULES[config.position](config)
-        self.h = nn.ModuleList(TransformerBlock(config) for _ in range(config.n_layer))
-        self.ln_f = layer_norm(config)
+        self.wpe = make(ENCODINGS, config)
+        self.rotary = make(ROTATIONS, config)
+        self.alibi = make(BIASES, config)
+        self.h = nn.ModuleList(TransformerBlock(config, layer) for layer in range(config.n_layer))
+        self.ln_f = make_norm(config) if config.final_norm else None
         if not config.tie_embeddings:
             self.lm_head = nn.Linear(config.n_embd, config.vocab_size, bias=config.head_bias)
         elif config.head_bias:
@@ -53,12 +54,45 @@ class GPT(nn.Module):
         return sum(parameter.numel() for parameter in self.parameters())
 
     def embed(self, input_ids: Tensor, position_ids: Tensor | None = None) -> Tensor:
-        """Return scaled token embeddings plus positions, (B, S, n_embd)."""
+        """Return scaled token embeddings, plus positions where those are added: (B, S, n_embd)."""
         x = self.wte(input_ids)
         if self.config.embedding_factor != 1.0:
             x = x * self.config.embedding_factor
-        out: Tensor = self.dropout(x + self.wpe(x, position_ids))
+        if self.wpe is not None:
+            x = x + self.wpe(x, position_ids)
+        out: Tensor = self.dropout(x)
         return out
+
+    def rotation(
+        self, x: Tensor, position_ids: Tensor | None = None, past_length: int = 0
+    ) -> Rotation | None:
+        """Return the tables that turn queries and keys in every layer; None unless positions are rotary.
+
+        Without position_ids, the tokens of x (B, S, n_embd) follow ``past_length`` others.
+        """
+        if self.rotary is None:
+            return None
+        rotation: Rotation = self.rotary(x, position_ids, past_length)
+        return rotation
+
+    def bias(
+        self, tokens: Tensor, attention_mask: Tensor | None = None, past_length: int = 0
+    ) -> Tensor | None:
+        """Return what is added to the scores of every layer, (1 or B, H, S, T); None unless ALiBi.
+
+        Args:
+            tokens: The new tokens, (B, S).
+            attention_mask: 1 where a cached or new token counts, (B, T); None where all do.
+            past_length: Number of cached tokens.
+        """
+        if self.alibi is None:
+            return None
+        places = token_places(tokens, attention_mask, past_length)
+        return self.alibi(places[:, past_length:], places, self.wte.weight.dtype)
+
+    def finish(self, x: Tensor) -> Tensor:
+        """Return what the head sees: (B, S, n_embd) after the final norm, if there is one."""
+        return x if self.ln_f is None else self.ln_f(x)
 
     def head(self, x: Tensor) -> Tensor:
         """Return logits (..., vocab_size) of normed hidden states (..., n_embd)."""
@@ -76,11 +110,12 @@ class GPT(nn.Module):
     ) -> tuple[Tensor, list[KeyValue]]:
         """Compute with a given attention form; ``forward`` is this with the usual one."""
         x = self.embed(input_ids, position_ids)
+        rotation = self.rotation(x, position_ids, past_key_values[0][0].shape[2] if past_key_values else 0)
         presents = []
         for layer, block in enumerate(self.h):
-            x, present = block(x, attention, past_key_values[layer] if past_key_values else None)
+            x, present = block(x, attention, past_key_values[layer] if past_key_values else None, rotation)
             presents.append(present)
-        return self.head(self.ln_f(x)), presents
+        return self.head(self.finish(x)), presents
 
     def forward(
         self,
@@ -110,7 +145,8 @@ class GPT(nn.Module):
             position_ids = (torch.arange(input_ids.shape[1], device=input_ids.device) + past_length)[None]
         plain = attention_mask is None and past_length == 0
         mask = None if plain else causal_mask(input_ids, attention_mask, past_length)
-        return self.run(input_ids, SdpaAttention(mask), position_ids, past_key_values)
+        attention = SdpaAttention(mask, self.bias(input_ids, attention_mask, past_length))
+        return self.run(input_ids, attention, position_ids, past_key_values)
 
 
 def _check_mask(attention_mask: Tensor | None, shape: tuple[int, int]) -> None:

@@ -1,7 +1,11 @@
-"""Positions: the sinusoidal encoding, exact at any length, and the learned table.
+"""What says where a token stands: an encoding added to it, a turn of its queries and keys, or a score bias.
 
-Both modules take the embeddings ``x`` of shape (B, S, n_embd), whose length, dtype and device they follow,
-and return what is to be added: (S, n_embd) for positions 0 to S - 1, which broadcasts over the batch, or
+    sinusoidal, learned   ENCODINGS   added to the embeddings, once
+    rotary                ROTATIONS   turns queries and keys, in every layer (gpt_onnx.model.rotary)
+    alibi                 BIASES      added to the scores, in every layer (gpt_onnx.model.alibi)
+
+An encoding takes the embeddings ``x`` of shape (B, S, n_embd), whose length, dtype and device it follows,
+and returns what is to be added: (S, n_embd) for positions 0 to S - 1, which broadcasts over the batch, or
 (B, S, n_embd) where explicit ``position_ids`` of shape (B, S) are given.
 
     >>> SinusoidalPositionalEncoding(8)(torch.zeros(1, 3, 8)).shape
@@ -10,78 +14,46 @@ and return what is to be added: (S, n_embd) for positions 0 to S - 1, which broa
 
 from __future__ import annotations
 
-import functools
-import math
+import copy
+import dataclasses
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
+from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import ConfigError, InputError
+from gpt_onnx.model.alibi import Alibi
+from gpt_onnx.model.rotary import RotaryPositions
+from gpt_onnx.model.sines import QUARTER, Sines
 
 BASE = 10000.0
-DIGIT_BITS = 10  # positions are written in base 1024 where there is no float64
-DIGITS = 4  # enough for positions below 2^40
+Part = TypeVar("Part")
 
 
 def divisors(n_embd: int) -> list[float]:
-    """Return the divisor of each pair (2i, 2i + 1): 10000^(2i / n_embd), in float64."""
+    """Return the divisor of each pair of a sine and a cosine: 10000^(2i / n_embd), in float64."""
     return [BASE ** (2 * pair / n_embd) for pair in range(n_embd // 2)]
 
 
-@functools.lru_cache(maxsize=8)
-def _digit_tables(n_embd: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """Return cosines and sines, each (DIGITS, 1024, n_embd / 2), of every base-1024 digit's own angle."""
-    weights = 2.0 ** (DIGIT_BITS * np.arange(DIGITS))
-    positions = weights[:, None] * np.arange(2**DIGIT_BITS)  # (DIGITS, 1024)
-    angles = positions[..., None] / np.array(divisors(n_embd))
-    cosines, sines = np.cos(angles).astype(np.float32), np.sin(angles).astype(np.float32)
-    return torch.from_numpy(cosines).to(device), torch.from_numpy(sines).to(device)
+def _interleaved(frequencies: list[float]) -> Sines:
+    """Column 2i is a sine, column 2i + 1 the cosine of the same angle."""
+    return Sines(
+        tuple(frequency for frequency in frequencies for _ in range(2)), (0.0, QUARTER) * len(frequencies)
+    )
 
 
-def _encode_by_angle_sum(position_ids: Tensor, n_embd: int) -> Tensor:
-    """Encode without float64 by the angle-sum identity, rotating by each digit's angle in turn.
-
-    cos(a + b) = cos a cos b - sin a sin b, sin(a + b) = sin a cos b + cos a sin b.
-    """
-    cosines, sines = _digit_tables(n_embd, position_ids.device)
-    mask = 2**DIGIT_BITS - 1
-    cosine, sine = cosines[0][position_ids & mask], sines[0][position_ids & mask]  # (..., n_embd / 2)
-    for digit in range(1, DIGITS):
-        index = (position_ids >> (DIGIT_BITS * digit)) & mask
-        cos_d, sin_d = cosines[digit][index], sines[digit][index]
-        cosine, sine = cosine * cos_d - sine * sin_d, sine * cos_d + cosine * sin_d
-    return torch.stack((sine, cosine), dim=-1).flatten(-2)  # (..., n_embd)
+def _concatenated(frequencies: list[float]) -> Sines:
+    """All sines, then all cosines."""
+    count = len(frequencies)
+    return Sines(tuple(frequencies) * 2, (0.0,) * count + (QUARTER,) * count)
 
 
-def _columns(n_embd: int) -> tuple[list[float], list[float]]:
-    """Return the divisor and the phase of each of the n_embd columns: 2i a sine, 2i + 1 a cosine."""
-    return [divisor for divisor in divisors(n_embd) for _ in range(2)], [0.0, math.pi / 2] * (n_embd // 2)
-
-
-def _encode_in_float64(
-    position_ids: Tensor, columns: tuple[list[float], list[float]], dtype: torch.dtype
-) -> Tensor:
-    """Encode as one sine: cos a = sin(a + pi/2), so that sines and cosines need no interleaving.
-
-    float32 angles are wrong by 0.06 rad at position 10^6. The angle is therefore made in float64 and brought
-    into [0, 2 pi) before it is cast. Every constant is a float64 tensor: the ONNX exporter would store a
-    Python float as float32.
-    """
-    constant = functools.partial(torch.tensor, dtype=torch.float64, device=position_ids.device)
-    divisor, phase = map(constant, columns)  # (n_embd,)
-    turn = constant(2 * math.pi)
-    angle = position_ids.to(torch.float64).unsqueeze(-1) / divisor + phase  # (..., n_embd)
-    return torch.sin((angle - torch.floor(angle / turn) * turn).to(dtype))
-
-
-def _has_float64(device: torch.device) -> bool:
-    """Return whether float64 tensors can be made there (not on MPS); asked by trying it."""
-    try:
-        torch.zeros(1, dtype=torch.float64, device=device) + 1
-    except Exception:  # TypeError on MPS, RuntimeError elsewhere, anything at all under a dispatch mode
-        return False
-    return True
+STYLES: Mapping[str, Callable[[list[float]], Sines]] = {
+    "interleaved": _interleaved,
+    "concatenated": _concatenated,
+}
 
 
 class SinusoidalPositionalEncoding(nn.Module):
@@ -89,33 +61,31 @@ class SinusoidalPositionalEncoding(nn.Module):
 
     "Attention Is All You Need", section 3.5. No parameters, no buffers, any length; within 2e-6 of float64 at
     every position up to 2^20, in eager PyTorch and in the exported graph. Half-precision inputs are encoded
-    in float32 and then cast, float64 inputs in float64.
+    in float32 and then cast, float64 inputs in float64. The style "concatenated" has the same columns, all
+    sines before all cosines.
 
     Raises:
         ConfigError: if n_embd is odd.
     """
 
-    def __init__(self, n_embd: int) -> None:
+    def __init__(self, n_embd: int, style: str = "interleaved") -> None:
         super().__init__()
         if n_embd < 2 or n_embd % 2:
             raise ConfigError(
                 f"n_embd is {n_embd}; sinusoidal positions pair sines with cosines and need it even."
             )
-        self.n_embd = n_embd
-        self._columns = _columns(n_embd)
+        self.n_embd, self.style = n_embd, style
+        self.sines = STYLES[style]([1 / divisor for divisor in divisors(n_embd)])
 
     def forward(self, x: Tensor, position_ids: Tensor | None = None) -> Tensor:
         """Return (S, n_embd), or (B, S, n_embd) for explicit position_ids; x is (B, S, n_embd)."""
         if position_ids is None:
             position_ids = torch.arange(x.shape[1], device=x.device)
-        if not _has_float64(x.device):
-            return _encode_by_angle_sum(position_ids, self.n_embd).to(x.dtype)
-        dtype = torch.float64 if x.dtype == torch.float64 else torch.float32
-        return _encode_in_float64(position_ids, self._columns, dtype).to(x.dtype)
+        return self.sines(position_ids, x.dtype)
 
     def extra_repr(self) -> str:
-        """Show the width in ``repr``."""
-        return f"n_embd={self.n_embd}"
+        """Show the width and the style in ``repr``."""
+        return f"n_embd={self.n_embd}, style={self.style}"
 
 
 class LearnedPositionalEmbedding(nn.Module):
@@ -158,3 +128,36 @@ class LearnedPositionalEmbedding(nn.Module):
     def extra_repr(self) -> str:
         """Show the sizes in ``repr``."""
         return f"context_length={self.context_length}, n_embd={self.weight.shape[1]}"
+
+
+ENCODINGS: Mapping[str, Callable[[GPTConfig], nn.Module]] = {
+    "sinusoidal": lambda config: SinusoidalPositionalEncoding(config.n_embd, config.sinusoidal_style),
+    "learned": lambda config: LearnedPositionalEmbedding(config.context_length, config.n_embd),
+}
+ROTATIONS: Mapping[str, Callable[[GPTConfig], RotaryPositions]] = {"rotary": RotaryPositions}
+BIASES: Mapping[str, Callable[[GPTConfig], Alibi]] = {"alibi": lambda config: Alibi(config.n_head)}
+
+
+def make(table: Mapping[str, Callable[[GPTConfig], Part]], config: GPTConfig) -> Part | None:
+    """Return what the configuration's positions have in a table; None where they have nothing there."""
+    maker = table.get(config.position)
+    return None if maker is None else maker(config)
+
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+def with_float32_angles(gpt: Model) -> Model:
+    """Return a model that shares all weights and makes angles as most other programs do, in float32.
+
+    Their angle is a float32 position times a float32 frequency, wrong by 0.06 rad at position 10^6. Only
+    sinusoidal and rotary positions have angles; models of others are the same.
+    """
+    shared = copy.copy(gpt)
+    shared._modules = dict(gpt._modules)
+    for name, module in gpt.named_children():
+        if isinstance(sines := getattr(module, "sines", None), Sines):
+            changed = copy.copy(module)
+            changed.__dict__["sines"] = dataclasses.replace(sines, float32_angles=True)
+            shared._modules[name] = changed
+    return shared

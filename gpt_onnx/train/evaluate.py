@@ -37,7 +37,8 @@ def token_loss(model: GPT, windows: Tensor, precision: str, reduction: str = "me
     input_ids = windows[:, :-1]
     if precision == "bf16":  # where products in bfloat16 are fast, the fused attention loses to plain ones
         with torch.autocast("cpu", torch.bfloat16):
-            logits, _ = model.run(input_ids, DecomposedAttention(causal_mask(input_ids, None, 0)))
+            form = DecomposedAttention(causal_mask(input_ids, None, 0), model.bias(input_ids))
+            logits, _ = model.run(input_ids, form)
     else:
         logits, _ = model(input_ids)
     return F.cross_entropy(logits.float().flatten(0, 1), windows[:, 1:].flatten(), reduction=reduction)

@@ -22,6 +22,7 @@ from torch import Tensor, nn
 
 from gpt_onnx.model import SinusoidalPositionalEncoding
 from gpt_onnx.model import positions as ours
+from gpt_onnx.model.sines import by_angle_sum
 
 Positions = NDArray[np.int64]
 Encoding = NDArray[np.floating[Any]]
@@ -96,7 +97,8 @@ class AngleSum(nn.Module):
 
     def forward(self, position_ids: Tensor) -> Tensor:
         """See the module docstring."""
-        return ours._encode_by_angle_sum(position_ids, self.n_embd)
+        sines = SinusoidalPositionalEncoding(self.n_embd).sines
+        return by_angle_sum(position_ids, sines.frequencies, sines.phases)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,6 +14,7 @@ from gpt_onnx.model import MultiHeadAttention
 from gpt_onnx.model.attention import (
     AttentionForm,
     DecomposedAttention,
+    Heads,
     SdpaAttention,
     causal_mask,
     merge_heads,
@@ -70,7 +71,7 @@ def test_a_form_equals_float64_by_hand(name: str, shape: str) -> None:
     made = config(shape)
     qkv = packed(made)
     allowed = np.tril(np.ones((2, 7, 7), bool))
-    out, _ = form(name, qkv)(qkv, None, made)
+    out, _ = form(name, qkv)(qkv, None, Heads.of(made))
     assert np.abs(out.numpy() - by_hand(qkv.double().numpy(), allowed, made)).max() < 2e-6
 
 
@@ -80,7 +81,7 @@ def test_a_padded_key_is_not_seen(name: str) -> None:
     qkv = packed(made)
     mask = torch.tensor([[0, 0, 1, 1, 1, 1, 1], [1, 1, 1, 1, 1, 0, 0]])
     allowed = np.tril(np.ones((2, 7, 7), bool)) & mask.bool().numpy()[:, None, :]
-    out, _ = form(name, qkv, mask)(qkv, None, made)
+    out, _ = form(name, qkv, mask)(qkv, None, Heads.of(made))
     expected = by_hand(qkv[:1, 2:].double().numpy(), allowed[:1, 2:, 2:], made)
     assert np.abs(out[0, 2:].numpy() - expected[0]).max() < 2e-6
     expected = by_hand(qkv[1:, :5].double().numpy(), allowed[1:, :5, :5], made)
@@ -90,15 +91,15 @@ def test_a_padded_key_is_not_seen(name: str) -> None:
 def test_a_row_that_sees_nothing_stays_finite_in_the_decomposed_form() -> None:
     made = config()
     qkv = packed(made)
-    out, _ = form("decomposed", qkv, torch.zeros(2, 7, dtype=torch.int64))(qkv, None, made)
+    out, _ = form("decomposed", qkv, torch.zeros(2, 7, dtype=torch.int64))(qkv, None, Heads.of(made))
     assert torch.isfinite(out).all()
 
 
 def test_without_a_mask_attention_is_causal() -> None:
     made = config()
     qkv = packed(made)
-    with_mask, _ = form("sdpa", qkv)(qkv, None, made)
-    assert torch.allclose(SdpaAttention()(qkv, None, made)[0], with_mask, atol=1e-6)
+    with_mask, _ = form("sdpa", qkv)(qkv, None, Heads.of(made))
+    assert torch.allclose(SdpaAttention()(qkv, None, Heads.of(made))[0], with_mask, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", FORMS)
@@ -107,9 +108,9 @@ def test_without_a_mask_attention_is_causal() -> None:
 def test_the_cache_changes_nothing(name: str, shape: str, split: int) -> None:
     made = config(shape)
     qkv = packed(made)
-    whole, (keys, values) = form(name, qkv)(qkv, None, made)
-    first, past = form(name, qkv[:, :split])(qkv[:, :split], None, made)
-    second, present = form(name, qkv[:, split:], None, split)(qkv[:, split:], past, made)
+    whole, (keys, values) = form(name, qkv)(qkv, None, Heads.of(made))
+    first, past = form(name, qkv[:, :split])(qkv[:, :split], None, Heads.of(made))
+    second, present = form(name, qkv[:, split:], None, split)(qkv[:, split:], past, Heads.of(made))
     assert torch.allclose(torch.cat((first, second), 1), whole, atol=1e-6)
     assert torch.equal(present[0], keys)
     assert torch.equal(present[1], values)
@@ -119,25 +120,25 @@ def test_the_cache_changes_nothing(name: str, shape: str, split: int) -> None:
 def test_a_past_without_a_mask_stays_causal() -> None:
     made = config()
     qkv = packed(made)
-    whole, _ = SdpaAttention()(qkv, None, made)
-    _, past = SdpaAttention()(qkv[:, :3], None, made)
-    rest, _ = SdpaAttention()(qkv[:, 3:], past, made)
+    whole, _ = SdpaAttention()(qkv, None, Heads.of(made))
+    _, past = SdpaAttention()(qkv[:, :3], None, Heads.of(made))
+    rest, _ = SdpaAttention()(qkv[:, 3:], past, Heads.of(made))
     assert torch.allclose(rest, whole[:, 3:], atol=1e-6)
 
 
 def test_a_form_does_not_change_the_past() -> None:
     made = config()
     qkv = packed(made)
-    _, past = form("decomposed", qkv)(qkv, None, made)
+    _, past = form("decomposed", qkv)(qkv, None, Heads.of(made))
     before = [part.clone() for part in past]
-    form("decomposed", qkv, None, 7)(qkv, past, made)
+    form("decomposed", qkv, None, 7)(qkv, past, Heads.of(made))
     assert all(torch.equal(one, other) for one, other in zip(before, past, strict=True))
 
 
 def test_heads_are_packed_as_queries_then_keys_then_values() -> None:
     made = config("shared heads")
     qkv = torch.arange(made.qkv_size, dtype=torch.float32)[None, None]
-    query, key, value = split_heads(qkv, made)
+    query, key, value = split_heads(qkv, Heads.of(made))
     assert query.flatten().tolist() == list(range(24))
     assert key.flatten().tolist() == list(range(24, 36))
     assert value.flatten().tolist() == list(range(36, 48))

@@ -11,7 +11,8 @@ from scipy.special import erf
 
 from gpt_onnx.config import ACTIVATIONS, GPTConfig
 from gpt_onnx.model import FeedForward, MultiHeadAttention, TransformerBlock
-from gpt_onnx.model.block import ACTIVATION_FUNCTIONS, layer_norm
+from gpt_onnx.model.block import ACTIVATION_FUNCTIONS
+from gpt_onnx.model.norms import make_norm
 
 Array = NDArray[np.float64]
 
@@ -69,24 +70,40 @@ def test_a_block_whose_branches_write_nothing_is_the_identity() -> None:
     assert torch.equal(block(x)[0], x)
 
 
+FUNCTIONS: dict[str, Callable[[Array], Array]] = {
+    "relu": lambda x: np.maximum(x, 0),
+    "gelu": lambda x: 0.5 * x * (1 + erf(x / math.sqrt(2))),
+    "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
+    "silu": lambda x: x / (1 + np.exp(-x)),
+}
+GATED = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh"}
+
+
 @pytest.mark.parametrize("activation", ACTIVATIONS)
 def test_feed_forward_equals_float64_by_hand(activation: str) -> None:
-    """The activations as published: max(x, 0); x Phi(x) by erf; Hendrycks and Gimpel's tanh approximation."""
-    functions: dict[str, Callable[[Array], Array]] = {
-        "relu": lambda x: np.maximum(x, 0),
-        "gelu": lambda x: 0.5 * x * (1 + erf(x / math.sqrt(2))),
-        "gelu_tanh": lambda x: 0.5 * x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))),
-    }
+    """The activations as published: max(x, 0); x Phi(x) by erf; its tanh approximation; x sigmoid(x).
+
+    Gated ones ("GLU Variants Improve Transformer"): the activated gate times another projection.
+    """
     torch.manual_seed(0)
     module = FeedForward(SMALL.replace(activation=activation))
-    torch.nn.init.normal_(module.c_fc.weight)
     x = torch.randn(3, 4, 16)
-    first, second = (
-        (p.weight.detach().double().numpy(), p.bias.detach().double().numpy())
-        for p in (module.c_fc, module.c_proj)
-    )
-    expected = functions[activation](x.double().numpy() @ first[0].T + first[1]) @ second[0].T + second[1]
-    assert np.abs(module(x).detach().numpy() - expected).max() < 2e-5
+    for part in module.children():
+        torch.nn.init.normal_(part.weight)  # type: ignore[arg-type]
+
+    def linear(part: torch.nn.Linear, x: Array) -> Array:
+        weight, bias = (p.detach().double().numpy() for p in (part.weight, part.bias))
+        return np.asarray(x @ weight.T + bias)
+
+    values = x.double().numpy()
+    hidden = linear(module.c_fc, values)
+    if activation in GATED:
+        assert module.c_gate is not None
+        hidden = FUNCTIONS[GATED[activation]](linear(module.c_gate, values)) * hidden
+    else:
+        hidden = FUNCTIONS[activation](hidden)
+    expected = linear(module.c_proj, hidden)
+    assert np.abs(module(x).detach().numpy() - expected).max() < 1e-6 * np.abs(expected).max()
 
 
 def test_the_two_gelus_differ() -> None:
@@ -101,7 +118,7 @@ def test_every_activation_of_the_configuration_exists() -> None:
 
 def test_the_norm_follows_its_equation_and_its_epsilon() -> None:
     x = 1e-3 * torch.randn(4, 16)
-    module = layer_norm(SMALL.replace(norm_eps=1e-3))
+    module = make_norm(SMALL.replace(norm_eps=1e-3))
     values = x.double().numpy()
     expected = (values - values.mean(-1, keepdims=True)) / np.sqrt(values.var(-1, keepdims=True) + 1e-3)
     assert np.abs(module(x).detach().numpy() - expected).max() < 1e-6
