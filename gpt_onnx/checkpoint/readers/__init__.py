@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from gpt_onnx.checkpoint.readers import own
+from gpt_onnx.checkpoint.readers import libtorch, own
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
 
-READERS: tuple[Reader, ...] = (own.READER,)
+READERS: tuple[Reader, ...] = (
+    libtorch.READER,
+    own.READER,
+)
 """In the order in which they look; our own is last, as it asks for the names of two files alone."""
 
 __all__ = ["READERS", "ReadOptions", "Reader"]
