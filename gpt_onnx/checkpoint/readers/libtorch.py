@@ -1,0 +1,130 @@
+"""An archive that a C++ program wrote with LibTorch: torch::save(module, path), or an OutputArchive.
+
+Such an archive is TorchScript and can hold code, which is never opened: tensors come from ``data.pkl`` by a
+reader that imports and calls nothing (gpt_onnx.checkpoint.archive). A module's parts keep the names under
+which the program registered them; where these are in the lists of gpt_onnx.checkpoint.spellings, no table of
+names is needed. What tensors cannot say is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from gpt_onnx.checkpoint.archive import LazyTensor, flatten, is_archive, read_archive
+from gpt_onnx.checkpoint.archive_values import ValueReader
+from gpt_onnx.checkpoint.archive_zip import read_directory
+from gpt_onnx.checkpoint.assembly import POSITIONS, Reading, assembled, question_sheet, reading_of
+from gpt_onnx.checkpoint.checkpoint import Checkpoint
+from gpt_onnx.checkpoint.leftovers import listed
+from gpt_onnx.checkpoint.names import Naming
+from gpt_onnx.checkpoint.names_file import read_names
+from gpt_onnx.checkpoint.naming import matches_of
+from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
+from gpt_onnx.checkpoint.spellings import is_mask, spelled
+from gpt_onnx.checkpoint.store import Store
+from gpt_onnx.checkpoint.stored_tables import is_causal
+from gpt_onnx.checkpoint.torch_store import TorchStore
+from gpt_onnx.errors import CheckpointError, GptOnnxError, InputError
+
+KIND = "LibTorch archive"
+CODE = "code/"
+REMEDY = "name the tensors in a table and give it with --names FILE"
+
+
+def recognises(path: Path) -> bool:
+    """Whether it is a zip archive with TorchScript's folder of code, which every archive of LibTorch has."""
+    if not path.is_file() or not is_archive(path):
+        return False
+    try:
+        with path.open("rb") as file:
+            return any(name.startswith(CODE) for name in read_directory(file, path).members)
+    except (GptOnnxError, OSError):
+        return False
+
+
+def _tensors(path: Path) -> dict[str, LazyTensor]:
+    """Return every tensor under the dotted names of the modules that hold it.
+
+    Raises:
+        CheckpointError: if the file is damaged, or holds none.
+    """
+    tensors = flatten(read_archive(path).root, path)
+    if not tensors:
+        raise CheckpointError(f"{path} holds no tensor; save the module itself: torch::save(module, path).")
+    return tensors
+
+
+def _by_spelling(store: Store) -> Naming:
+    """Return the table of names that the lists of spellings give.
+
+    Raises:
+        InputError: if a name is in no list, or two would be one weight.
+    """
+    found = spelled(store.tensors)
+    unknown = {name: store.tensors[name].shape for name in found.unknown}
+    said = [
+        *found.clashes,
+        *([f"it has tensors that are not known by name: {listed(unknown, {})}"] if unknown else []),
+    ]
+    if said:
+        raise InputError(f"{store.path}: {'; '.join(said)}; {REMEDY}.")
+    return found.naming
+
+
+def _check_masks(path: Path, tensors: Mapping[str, LazyTensor]) -> None:
+    """See that stored masks are causal; the layers' are alike, and one of each shape is read."""
+    values = ValueReader(path)
+    masks = {tensor.shape: (name, tensor) for name, tensor in tensors.items() if is_mask(name)}
+    for name, tensor in masks.values():
+        if not is_causal(values.read(tensor)):
+            raise CheckpointError(
+                f"{path}: {name} is called a mask and is not causal; a GPT's lets each token see itself and "
+                "all that is before it."
+            )
+
+
+def _check_table(store: TorchStore, naming: Naming, reading: Reading) -> None:
+    """Refuse a table of positions that was not trained and that is no formula of ours."""
+    match = matches_of(naming, store.tensors).get(POSITIONS)
+    if match is None or reading.position_rows is not None or store.tensors[match.theirs].requires_grad:
+        return
+    raise InputError(
+        f"{store.path}: {match.theirs} is a table of positions that was not trained and is not sinusoidal "
+        "(10000^(2i / n_embd), interleaved or concatenated); if its rows are added to the embeddings as they "
+        f"are, say so with a table of names (--names FILE) that maps it to {POSITIONS}."
+    )
+
+
+def _understood(path: Path, options: ReadOptions) -> Reading:
+    tensors = _tensors(path)
+    store = TorchStore(path, tensors)
+    if options.names is not None:
+        return reading_of(store, read_names(options.names))
+    naming = _by_spelling(store)
+    _check_masks(path, tensors)
+    try:
+        reading = reading_of(store, naming)
+    except CheckpointError as exc:
+        raise InputError(f"{str(exc).removesuffix('.')}; {REMEDY}.") from exc
+    _check_table(store, naming, reading)
+    return reading
+
+
+def read(path: Path, options: ReadOptions) -> Checkpoint:
+    """See Reader."""
+    return assembled(_understood(path, options), options, path=path, kind=KIND)
+
+
+def template(path: Path, options: ReadOptions) -> str:
+    """See Reader."""
+    return question_sheet(_understood(path, options), options, path=path)
+
+
+READER = Reader(
+    kind=KIND,
+    summary="a file that a C++ program wrote with torch::save or an OutputArchive",
+    recognises=recognises,
+    read=read,
+    template=template,
+)

@@ -1,0 +1,62 @@
+"""Stored tables that follow a formula, and so are no weights: sinusoidal positions and causal masks.
+
+>>> sinusoidal_style_of(table)     # "interleaved", "concatenated", or None for another table
+>>> is_causal(mask)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+BASE = 10000.0
+LEAST_ERROR = 2e-6  # of a sine in float32
+ANGLE_ERROR = 2.0**-22  # of an angle, for each position: the frequency and the product are rounded
+
+Array = NDArray[Any]
+
+
+def without_ones(array: Array) -> Array:
+    """Return a table (L, E) that was stored as (1, L, E) or (L, 1, E)."""
+    return array.reshape([size for size in array.shape if size != 1]) if array.ndim == 3 else array
+
+
+def _interleaved(sines: Array, cosines: Array) -> Array:
+    return np.stack((sines, cosines), axis=-1).reshape(len(sines), -1)
+
+
+def _concatenated(sines: Array, cosines: Array) -> Array:
+    return np.concatenate((sines, cosines), axis=1)
+
+
+STYLES = {"interleaved": _interleaved, "concatenated": _concatenated}
+
+
+def sinusoidal_style_of(table: Array) -> str | None:
+    """Return how a table (L, E) of positions orders sines and cosines; float32's own error is allowed.
+
+    None where it holds anything else: a trained table, another base, scaled or shifted rows.
+    """
+    if table.ndim != 2 or len(table) < 2 or table.shape[1] < 4 or table.shape[1] % 2:
+        return None
+    length, width = table.shape
+    positions = np.arange(length, dtype=np.float64)[:, None]
+    angles = positions / BASE ** (np.arange(0, width, 2) / width)
+    allowed = LEAST_ERROR + ANGLE_ERROR * positions
+    for style, arrange in STYLES.items():
+        if (np.abs(table - arrange(np.sin(angles), np.cos(angles))) <= allowed).all():
+            return style
+    return None
+
+
+def is_causal(mask: Array) -> bool:
+    """Whether a square mask has one value for a token and what is before it, and another for the rest."""
+    length = mask.shape[-1]
+    if mask.ndim < 2 or mask.shape[-2] != length or mask.size != length * length:
+        return False
+    square = mask.reshape(length, length)
+    seen = np.tri(length, dtype=bool)
+    before, after = np.unique(square[seen]), np.unique(square[~seen])
+    return len(before) == 1 and len(after) <= 1 and not np.array_equal(before, after)
