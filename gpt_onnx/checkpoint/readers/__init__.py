@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from gpt_onnx.checkpoint.readers import libtorch, own
+from gpt_onnx.checkpoint.readers import gguf, hf_folder, libtorch, own
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
 
 READERS: tuple[Reader, ...] = (
+    hf_folder.READER,
+    gguf.READER,
     libtorch.READER,
     own.READER,
 )
