@@ -373,7 +373,7 @@ CONTRADICTIONS: dict[str, tuple[Any, Callable[[Tensors], object] | None, dict[st
     ),
     "float64": (
         llama,
-        lambda t: t.update({"model.norm.weight": torch.full((16,), 1e300).double()}),
+        lambda t: t.update({"model.norm.weight": torch.full((16,), 1e300, dtype=torch.float64)}),
         {},
         "model.norm.weight has a value of 1.0e\\+300",
     ),
