@@ -5,41 +5,14 @@ One function a file; each returns plain JSON values. Only keys that every suppor
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 from gpt_onnx.bundle import Manifest
-from gpt_onnx.checkpoint import TokenizerFiles
+from gpt_onnx.checkpoint.special_ids import special_ids as special_ids
 from gpt_onnx.config import GPTConfig
 
 SAMPLING = {"do_sample": True, "temperature": 0.8, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.0}
 GENERATION_FACTOR = 4  # where positions have no limit, genai may allocate this many times the context
-
-
-def special_ids(tokenizer: TokenizerFiles | None) -> dict[str, int]:
-    """Return bos_token_id and eos_token_id, as far as the tokenizer names such tokens."""
-    if tokenizer is None:
-        return {}
-    definition = json.loads(tokenizer.definition)
-    ids = {token["content"]: token["id"] for token in definition.get("added_tokens", [])}
-    ids |= {
-        token: number
-        for token, number in _vocabulary(definition).items()
-        if token in {_text(tokenizer.config.get(f"{role}_token")) for role in ("bos", "eos")}
-    }
-    found = {role: ids.get(_text(tokenizer.config.get(f"{role}_token"))) for role in ("bos", "eos")}
-    return {f"{role}_token_id": number for role, number in found.items() if number is not None}
-
-
-def _vocabulary(definition: dict[str, Any]) -> dict[str, int]:
-    vocabulary = definition.get("model", {}).get("vocab", {})
-    return vocabulary if isinstance(vocabulary, dict) else {}
-
-
-def _text(token: Any) -> str | None:
-    """Return a special token's text; tokenizer_config.json gives a string or an object."""
-    content = token.get("content") if isinstance(token, dict) else token
-    return content if isinstance(content, str) else None
 
 
 def config_json(manifest: Manifest, config: GPTConfig | None, special: dict[str, int]) -> dict[str, Any]:
