@@ -20,7 +20,7 @@ from gpt_onnx.extras import missing_extra
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Make a bundle": ("export", "verify", "inspect"),
     "Run it": ("generate", "bench"),
-    "Make a model": ("train",),
+    "Help": ("train", "convert"),
 }
 
 

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
-import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpt_onnx.cli._console import is_quiet, note, table_console
+from gpt_onnx.cli._console import note, table_console
 from gpt_onnx.cli._options import (
     config_option,
     json_option,
@@ -21,6 +18,7 @@ from gpt_onnx.cli._options import (
     overwrite_option,
     tokenizer_option,
 )
+from gpt_onnx.cli._progress import progress_bars
 
 if TYPE_CHECKING:
     from gpt_onnx.export import BundleReport
@@ -49,29 +47,6 @@ def default_name(source: str | None) -> str:
         source = shipped.name if shipped else "gpt"
     path = Path(source.rpartition(":")[0] or source) if ".py:" in source else Path(source)
     return f"{path.resolve().name.removesuffix('.py')}-onnx"
-
-
-@contextlib.contextmanager
-def progress_bars() -> Iterator[Callable[[str, int, int], None] | None]:
-    """Give a function that shows a bar for each step, on a terminal; elsewhere None."""
-    if is_quiet() or not sys.stderr.isatty():
-        yield None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    # The stream of now: while a module is traced, sys.stderr is another one, and bars go on.
-    console = Console(file=sys.stderr)
-    columns = (TextColumn("{task.description:>6}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console) as bars:
-        tasks: dict[str, Any] = {}
-
-        def show(step: str, done: int, total: int) -> None:
-            if step not in tasks:
-                tasks[step] = bars.add_task(step, total=total)
-            bars.update(tasks[step], completed=done, total=total)
-
-        yield show
 
 
 @click.command("export")
