@@ -17,16 +17,17 @@ from numpy.typing import NDArray
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from gpt_onnx.bundle import ModelInfo
-from gpt_onnx.checkpoint import Checkpoint, TokenizerFiles, load_model
+from gpt_onnx.checkpoint import Checkpoint, TokenizerFiles
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError
 from gpt_onnx.model import GPT, skeleton
 
 from .attention import padded_head_size
-from .gate.reference import GptReference, Reference
+from .gate.ours import GptReference
+from .gate.reference import Reference
 from .graphs import LONGEST_EXAMPLE, Graph, check_frozen_length, example_sizes, graphs_of
 from .options import ExportOptions
-from .targets import find_target
+from .targets import find_target, fitted, has_score_bias
 from .trace import trace
 
 
@@ -52,7 +53,9 @@ class Source(Protocol):
 
     @property
     def attention(self) -> str | None:
-        """Return "traced" where attention is the module's own; None where the target decides."""
+        """Return "traced" where attention is the module's own, "decomposed" where standard operators alone
+        compute it; None where the target decides.
+        """
         ...
 
     @property
@@ -101,9 +104,11 @@ class Source(Protocol):
 def sizes_of(config: GPTConfig) -> set[int]:
     """Return every number that a graph of this configuration may hold as a constant."""
     numbers = {value for value in config.to_dict().values() if type(value) is int}
-    heads = config.n_head + 2 * config.n_kv_head
-    widths = {count * config.head_size for count in (config.n_head, config.n_kv_head, heads)}
-    return numbers | widths | {heads, config.n_embd // 2}
+    counts = {config.n_head, config.n_kv_head}
+    counts |= {config.n_head + config.n_kv_head, config.n_head + 2 * config.n_kv_head}
+    widths = {count * config.head_size for count in counts}
+    parts = {config.n_embd // 2, config.rope_size // 2, config.head_size - config.rope_size}
+    return numbers | counts | widths | parts | {2 * config.head_size}
 
 
 def _for_the_trace(config: GPTConfig, options: ExportOptions) -> GPTConfig:
@@ -128,7 +133,6 @@ def _cut_table(model: ir.Model, config: GPTConfig) -> None:
 class GptSource:
     """Our own GPT: traced without its weights, which are read one at a time while the file is written."""
 
-    attention: str | None = None
     causal = True
 
     def __init__(
@@ -137,17 +141,18 @@ class GptSource:
         name: str,
         config: GPTConfig,
         read: Callable[[str], NDArray[Any]],
-        load: Callable[[], GPT],
+        reference: Callable[[], Reference],
         sha256: Callable[[], str],
         tokenizer: TokenizerFiles | None = None,
         generation: Mapping[str, Any] | None = None,
         notes: tuple[str, ...] = (),
     ) -> None:
         self.name, self.config, self.tokenizer = name, config, tokenizer
+        self.attention: str | None = "decomposed" if has_score_bias(config) else None
         self.generation: Mapping[str, Any] = generation or {}
         self.notes = notes
         self.sha256 = sha256
-        self._read, self._load = read, load
+        self._read, self.reference = read, reference
 
     @classmethod
     def of_checkpoint(cls, checkpoint: Checkpoint) -> GptSource:
@@ -156,7 +161,9 @@ class GptSource:
             name=checkpoint.name,
             config=checkpoint.config,
             read=checkpoint.numpy,
-            load=lambda: load_model(checkpoint),
+            reference=lambda: GptReference.of_weights(
+                checkpoint.config, checkpoint.tensor, is_original=checkpoint.is_original
+            ),
             sha256=lambda: checkpoint.sha256,
             tokenizer=checkpoint.tokenizer,
             generation=checkpoint.generation,
@@ -171,7 +178,7 @@ class GptSource:
             name="gpt",
             config=gpt.config,
             read=lambda name: finite_numpy(name, state[name]),
-            load=lambda: gpt,
+            reference=lambda: GptReference(gpt),
             sha256=lambda: hash_of_state(state, repr(sorted(gpt.config.to_dict().items()))),
             tokenizer=tokenizer,
         )
@@ -200,7 +207,8 @@ class GptSource:
 
     def model_info(self, options: ExportOptions) -> ModelInfo:
         """See Source."""
-        config, multiple = self.config, find_target(options.target).head_size_multiple
+        config = self.config
+        multiple = fitted(find_target(options.target), config).head_size_multiple
         return ModelInfo(
             vocab_size=config.vocab_size,
             context_length=config.context_length,
@@ -212,10 +220,6 @@ class GptSource:
             cache_head_size=padded_head_size(config.head_size, multiple),
             parameters=skeleton(config).parameter_count(),
         )
-
-    def reference(self) -> Reference:
-        """See Source."""
-        return GptReference(self._load())
 
 
 def to_numpy(tensor: torch.Tensor) -> NDArray[Any]:

@@ -23,7 +23,8 @@ from gpt_onnx.errors import ExportError
 
 from .gate.cases import Ids
 from .gate.foreign import ModuleReference
-from .gate.reference import Reference, Truth, evaluating
+from .gate.reference import Reference, evaluating
+from .gate.truth import Truth
 from .gpt_source import Traced, finite_numpy, hash_of_state
 from .graphs import check_frozen_length, example_sizes, plain_graph
 from .options import ExportOptions

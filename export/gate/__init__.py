@@ -13,7 +13,8 @@ from .against import gate_against
 from .cases import LEVELS
 from .foreign import ModuleReference, logits_in
 from .gate import Progress, run_gate
-from .reference import GptReference, Reference
+from .ours import GptReference
+from .reference import Reference
 from .report import GateReport, Outcome, Row
 from .stored import write_reference
 

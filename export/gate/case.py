@@ -24,7 +24,12 @@ from .tolerance import Ratio
 Logits = npt.NDArray[np.float32]
 MARGIN = 25.0
 """How far beyond its bound a case may be for a second look, as a multiple of the bound."""
+SHORT = 35  # tokens of the cases that do not ask the level for a length
 Cache = Sequence[tuple[Logits, Logits]]
+
+
+class Skipped(Exception):  # noqa: N818  # not an error: the report lists what was left out, and why
+    """A case is left out."""
 
 
 class StepDecoder(Protocol):
@@ -118,7 +123,7 @@ class Setting:
     """Named sequences, as long as the longest case."""
 
     def __post_init__(self) -> None:
-        longest = max(*self.lengths, self.facts.within(self.level.decoded))
+        longest = max(*self.lengths_at(1), self.facts.within(self.level.decoded))
         named = sequences_of(longest, self.facts.vocab_size, self.texts, max(self.batches))
         object.__setattr__(self, "sequences", named)
 
@@ -126,6 +131,18 @@ class Setting:
     def lengths(self) -> list[int]:
         """Sequence lengths to look at, ascending."""
         return lengths_of(self.level, self.facts)
+
+    def lengths_at(self, batch: int) -> list[int]:
+        """Return those that are affordable at a batch size, ascending; for one row also the longest such."""
+        room = self.facts.affordable(batch)
+        within = [length for length in self.lengths if length <= room]
+        shortened = batch == 1 and len(within) < len(self.lengths) and self.facts.within(room) == room > 0
+        return sorted({*within, room}) if shortened else within or self.lengths[:1]
+
+    def longest_of(self, row: int) -> int:
+        """Return how much of the row-th sequence the cases ask for."""
+        whole = [self.lengths_at(batch)[-1] for batch in self.batches if row < batch]
+        return max([*whole, self.facts.within(self.level.decoded), self.facts.within(SHORT)])
 
     @property
     def batches(self) -> list[int]:

@@ -17,6 +17,8 @@ Ids = tuple[int, ...]
 
 SEED = 20170612
 """Seed of every random choice of the gate."""
+MOST_WORK = 3 * 10**12
+"""Parameters times tokens that one case may cost in float64: some three minutes on two cores."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,6 +78,8 @@ class Facts:
     """The one length that a frozen graph without a cache takes; None where it takes shorter ones too."""
     batch_size: int | None
     """The most rows that frozen graphs take; None for any number."""
+    parameters: int = 0
+    """What a token costs: one multiplication and one addition each."""
 
     @classmethod
     def of(cls, manifest: Manifest, *, causal: bool) -> Facts:
@@ -90,7 +94,12 @@ class Facts:
             position_limit=model.position_limit,
             only_length=graph.seq_len if graph.layout == "plain" and not causal else None,
             batch_size=graph.batch_size,
+            parameters=model.parameters,
         )
+
+    def affordable(self, batch: int = 1) -> int:
+        """Return how many tokens of each of some rows are computed in float64 at most."""
+        return MOST_WORK // (batch * max(1, self.parameters))
 
     @property
     def has_cache(self) -> bool:
@@ -105,7 +114,7 @@ class Facts:
 
 
 def lengths_of(level: Level, facts: Facts) -> list[int]:
-    """Return the lengths to look at, ascending."""
+    """Return the lengths to look at, ascending; some may be beyond what is affordable."""
     if facts.only_length is not None:
         return [facts.only_length]
     wanted = set(level.lengths)

@@ -17,8 +17,7 @@ from gpt_onnx.runtime._arguments import counted
 from .bare import BareGraph
 from .case import Case, Finding, Logits, Setting
 from .cases import Ids
-from .padding import Mask, mask_of, padded, real_parts
-from .tolerance import worst
+from .padding import Mask, mask_of, padded, real_parts, worst_of_rows
 
 WIDTH = 33
 STEPS = (3, 1, 1)  # new tokens of the runs after a prompt
@@ -41,9 +40,7 @@ class Clients:
         same = all(one.tobytes() == other.tobytes() for one, other in zip(found, again, strict=True))
         fault = None if same else "other ids on the padding change the logits of real tokens"
         fault = fault if np.isfinite(first).all() else "logits on padding are not finite"
-        oracle = self.setting.oracle
-        pairs = ((row, part) for row, part in zip(rows, found, strict=True) if row)
-        return Finding(ratio=worst(oracle.truth(row).ratio(part) for row, part in pairs), fault=fault)
+        return Finding(ratio=worst_of_rows(self.setting, rows, found), fault=fault)
 
     def _logits(self, rows: Sequence[Ids], mask: Mask, stream: int) -> Logits:
         return self.open_graph().run(padded(rows, mask, self.setting.facts.vocab_size, stream), mask)[0]
@@ -62,10 +59,8 @@ class Clients:
             done += count
             for gathered, part in zip(found, logits, strict=True):
                 gathered.append(part)
-        truths = (self.setting.oracle.truth(row[:length]) for row, length in zip(rows, done, strict=True))
-        return Finding(
-            ratio=worst(t.ratio(np.concatenate(parts)) for t, parts in zip(truths, found, strict=True))
-        )
+        whole = [row[:length] for row, length in zip(rows, done, strict=True)]
+        return Finding(ratio=worst_of_rows(self.setting, whole, [np.concatenate(parts) for parts in found]))
 
 
 def client_cases(setting: Setting, attention: str, open_graph: Callable[[], BareGraph]) -> Iterator[Case]:

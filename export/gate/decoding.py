@@ -12,7 +12,7 @@ import numpy as np
 
 from .case import Case, Finding, Logits, Setting, StepDecoder
 from .cases import Ids
-from .tolerance import Ratio, worst
+from .tolerance import worst
 
 TAIL = 8  # tokens decoded one by one at the end of the longest sequence
 
@@ -27,30 +27,32 @@ def feed(decoder: StepDecoder, rows: Sequence[Ids], chunk: int) -> list[Logits]:
     return [np.concatenate(parts) for parts in gathered]
 
 
-def cache_ratio(setting: Setting, decoder: StepDecoder, rows: Sequence[Ids]) -> Ratio:
-    """Compare the keys and values of each row with its truth."""
-    layers = decoder.keys_and_values()
-    return worst(setting.oracle.truth(ids).cache_ratio(layers, row) for row, ids in enumerate(rows))
-
-
-def logits_ratio(
-    setting: Setting, rows: Sequence[Ids], found: Sequence[Logits], start: int | None = None
-) -> Ratio:
-    """Compare the logits of each row, from a position on, with its truth."""
-    return worst(setting.oracle.truth(ids).ratio(part, start) for ids, part in zip(rows, found, strict=True))
+def compare(
+    setting: Setting,
+    decoder: StepDecoder,
+    rows: Sequence[Ids],
+    found: Sequence[Logits],
+    starts: Sequence[int | None] | None = None,
+) -> Finding:
+    """Compare each row with its truth: its logits from a position on, and all its keys and values."""
+    layers, truths = decoder.keys_and_values(), setting.oracle.truths(rows)
+    begins = starts or [None] * len(truths)
+    logits = [truth.ratio(*part) for truth, *part in zip(truths, found, begins, strict=True)]
+    return Finding(
+        ratio=worst([*logits, *(truth.cache_ratio(layers, row) for row, truth in enumerate(truths))])
+    )
 
 
 def check_chunks(setting: Setting, rows: Sequence[Ids], chunk: int) -> Finding:
     """Decode in chunks of one size."""
     decoder = setting.engine.decoder(batch_size=len(rows))
-    found = feed(decoder, rows, chunk)
-    return Finding(ratio=worst([logits_ratio(setting, rows, found), cache_ratio(setting, decoder, rows)]))
+    return compare(setting, decoder, rows, feed(decoder, rows, chunk))
 
 
 def check_last(setting: Setting, rows: Sequence[Ids]) -> Finding:
     """Ask for the last token's logits alone, as generation does."""
     found = setting.engine.decoder(batch_size=len(rows)).append(rows, keep="last")
-    truths = [setting.oracle.truth(ids) for ids in rows]
+    truths = setting.oracle.truths(rows)
     return Finding(
         ratio=worst(
             truth.ratio(row[None], len(truth.ids) - 1) for truth, row in zip(truths, found, strict=True)
@@ -64,8 +66,7 @@ def check_tail(setting: Setting, rows: Sequence[Ids]) -> Finding:
     decoder = setting.engine.decoder(batch_size=len(rows))
     decoder.append([ids[:start] for ids in rows], keep="last")
     found = feed(decoder, [ids[start:] for ids in rows], 1)
-    ratios = [logits_ratio(setting, rows, found, start), cache_ratio(setting, decoder, rows)]
-    return Finding(ratio=worst(ratios))
+    return compare(setting, decoder, rows, found, [start] * len(rows))
 
 
 def check_rewind(setting: Setting, rows: Sequence[Ids], others: Sequence[Ids]) -> Finding:
@@ -79,9 +80,7 @@ def check_rewind(setting: Setting, rows: Sequence[Ids], others: Sequence[Ids]) -
         for ids, length, other in zip(rows, kept, others, strict=True)
     ]
     found = feed(decoder, [ids[length:] for ids, length in zip(final, kept, strict=True)], chunk=3)
-    truths = [setting.oracle.truth(ids) for ids in final]
-    logits = worst(t.ratio(part, length) for t, part, length in zip(truths, found, kept, strict=True))
-    return Finding(ratio=worst([logits, cache_ratio(setting, decoder, final)]))
+    return compare(setting, decoder, final, found, kept)
 
 
 def check_turns(setting: Setting, rows: Sequence[Ids]) -> Finding:
@@ -92,7 +91,7 @@ def check_turns(setting: Setting, rows: Sequence[Ids]) -> Finding:
     parts += [feed(decoder, [ids[first:second] for ids in rows], 1)] if second > first else []
     parts += [feed(decoder, [ids[second:] for ids in rows], len(rows[0]))]
     found = [np.concatenate(turns) for turns in zip(*parts, strict=True)]
-    return Finding(ratio=worst([logits_ratio(setting, rows, found), cache_ratio(setting, decoder, rows)]))
+    return compare(setting, decoder, rows, found)
 
 
 def check_kept_rows(setting: Setting, rows: Sequence[Ids]) -> Finding:
@@ -104,9 +103,7 @@ def check_kept_rows(setting: Setting, rows: Sequence[Ids]) -> Finding:
     decoder.keep_rows(order)
     left = [rows[row] for row in order]
     found = feed(decoder, [ids[half:] for ids in left], 1)
-    return Finding(
-        ratio=worst([logits_ratio(setting, left, found, half), cache_ratio(setting, decoder, left)])
-    )
+    return compare(setting, decoder, left, found, [half] * len(left))
 
 
 def _ragged(setting: Setting, batch: int) -> list[Ids]:
@@ -146,7 +143,7 @@ def _chat_cases(setting: Setting, batch: int) -> Iterator[Case]:
         yield Case(
             group="cache", name=f"rows dropped, batch {batch}", run=partial(check_kept_rows, setting, even)
         )
-    longest = setting.lengths[-1]
+    longest = setting.lengths_at(batch)[-1]
     if longest > TAIL:
         whole = [ids[:longest] for ids in setting.rows(batch)]
         name = f"the last {TAIL} of {longest} tokens, batch {batch}"

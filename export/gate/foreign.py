@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,8 +23,9 @@ from gpt_onnx.errors import ExportError
 
 from .cases import SEED, Ids
 from .nudged import nudged
-from .reference import Refused, Truth, evaluating, in_dtype
+from .reference import PLAIN, Draft, Refused, Units, evaluating, in_dtype
 from .tolerance import FloatArray, RowErrors
+from .truth import Truth
 
 PROBE = 11  # tokens of the sequence that shows whether a module is causal
 SAME = {"float64": 1e-9, "float32": 1e-5}  # relative difference of equal computations in another shape
@@ -122,10 +123,13 @@ def _copied(module: nn.Module) -> nn.Module:
 class ModuleReference:
     """A module of anybody's, each length run on its own: nothing is assumed of it.
 
+    It is the program itself, and makes its angles as that does: units that need another are the usual ones.
+
     Raises:
         ExportError: if it cannot be copied.
     """
 
+    is_original = True
     shares_prefixes = False
 
     def __init__(self, module: nn.Module, *, name: str | None = None) -> None:
@@ -166,8 +170,17 @@ class ModuleReference:
             self._f64 = None
             return None
 
-    def compute(self, ids: Ids) -> Truth:
+    def vocabulary(self, length: int) -> int:
         """See Reference."""
+        return self.compute((0,) * length).logits().shape[-1]
+
+    def compute_all(self, sequences: Sequence[Ids], units: Units = PLAIN) -> list[Truth]:
+        """See Reference."""
+        compute = self.compute_careful if units.careful else self.compute
+        return [compute(ids) for ids in sequences]
+
+    def compute(self, ids: Ids) -> Truth:
+        """Return the truth of one sequence."""
         f32 = self._run_float32(ids)
         best = self._run_float64(ids)
         other = f32
@@ -178,11 +191,14 @@ class ModuleReference:
         return Truth(ids=ids, first=best.first, hidden=r64, head=_as_it_is, errors=errors)
 
     def compute_careful(self, ids: Ids) -> Truth:
-        """See Reference; where float32 stands for float64 there is nothing to be more careful with."""
+        """Return the same in careful units.
+
+        Where float32 stands for float64 there is nothing to be more careful with.
+        """
         truth = self.compute(ids)
-        if self._f64 is None:
-            return truth
-        return truth.with_largest_errors(type(self)(module).compute(ids) for module in nudged(self._f32))
+        for module in () if self._f64 is None else nudged(self._f32):
+            truth = truth.with_largest_errors(type(self)(module).compute(ids))
+        return truth
 
     def _neighbour(self) -> nn.Module:
         if self._nudged is None:
@@ -208,8 +224,8 @@ class ModuleReference:
         scale = max(float(np.abs(expected).max()), 1e-30)
         return bool(np.abs(found - expected).max() <= SAME[self.dtype] * scale)
 
-    def greedy(self, prompt: Ids, count: int) -> Ids:
-        """See Reference; the whole sequence is computed anew for every token."""
+    def greedy(self, prompt: Ids, count: int, draft: Draft | None = None) -> Ids:
+        """See Reference; the whole sequence is computed anew for every token, whatever is guessed."""
         ids = prompt
         with contextlib.suppress(Refused):
             while len(ids) < len(prompt) + count:

@@ -19,19 +19,20 @@ from pathlib import Path
 
 from gpt_onnx.bundle import Manifest
 from gpt_onnx.errors import InputError
-from gpt_onnx.runtime import OnnxGPT
+from gpt_onnx.runtime import OnnxGPT, Sampling
 
 from .bare import BareGraph
-from .case import Case, Engine, Finding, Setting
+from .case import Case, Engine, Finding, Setting, Skipped
 from .cases import LEVELS, Facts
 from .clients import client_cases
 from .decoding import decoding_cases
 from .folders import without_folders
 from .greedy import greedy_cases
-from .oracle import Oracle
+from .nudged import COUNT
+from .oracle import Oracle, TooDear
 from .original import Original, original_cases, read_original
 from .padding import padding_cases
-from .reference import Reference, Refused
+from .reference import Draft, Reference, Refused
 from .report import GateReport, Outcome
 from .stored import reference_arrays
 from .texts import texts_of
@@ -59,8 +60,11 @@ def _finding(case: Case, oracle: Oracle | None) -> Finding:
     finding = case.run()
     if oracle is None or not finding.marginal:
         return finding
-    with oracle.careful():
-        return replace(case.run(), careful=True)
+    try:
+        with oracle.careful():
+            return replace(case.run(), careful=True)
+    except TooDear:
+        return finding
 
 
 def look_at(case: Case, oracle: Oracle | None = None, folder: str = "") -> Outcome:
@@ -74,6 +78,8 @@ def look_at(case: Case, oracle: Oracle | None = None, folder: str = "") -> Outco
     known = [folder] if folder else []
     try:
         finding = _finding(case, oracle)
+    except Skipped as exc:
+        return Outcome(group=case.group, name=case.name, finding=NONE, skipped=str(exc))
     except Refused as exc:
         says = without_folders(str(exc), *known)
         return Outcome(
@@ -119,7 +125,7 @@ def check_vocabulary(reference: Reference, facts: Facts) -> None:
         InputError: if it has not.
     """
     try:
-        size = reference.compute((0,) * facts.within(1)).logits().shape[-1]
+        size = reference.vocabulary(facts.within(1))
     except Refused:  # each case will say so
         return
     if size != facts.vocab_size:
@@ -143,20 +149,26 @@ def setting_of(
     """
     setting = Setting(
         engine=engine,
-        oracle=Oracle(reference),
+        oracle=Oracle(reference, facts.affordable() // COUNT),
         facts=facts,
         level=LEVELS[find_level(level)],
         texts=texts,
     )
     try:
-        for ids in setting.sequences.values():
-            setting.oracle.hold(ids)
+        held = [ids[: setting.longest_of(row)] for row, ids in enumerate(setting.sequences.values())]
+        setting.oracle.hold(*held)
     except InputError as exc:
         raise InputError(
             f"{reference.name} does not take all that the bundle takes ({str(exc).partition(';')[0]}); "
             "compare the bundle with what it was made from."
         ) from exc
     return setting
+
+
+def drafting(engine: Engine) -> Draft:
+    """Return what guesses greedy tokens: those of the graph."""
+    greedy = Sampling(temperature=0.0)
+    return lambda ids, count: engine.generate([ids], count, greedy, ignore_eos=True)[0].ids
 
 
 def report_of(
@@ -232,4 +244,5 @@ def run_gate(
         return report
     looked_twice = any(outcome.finding.careful for outcome in outcomes)
     with setting.oracle.careful() if looked_twice else nullcontext():
-        return replace(report, evidence=reference_arrays(setting.oracle, setting.facts, texts))
+        evidence = reference_arrays(setting.oracle, setting.facts, texts, drafting(engine))
+    return replace(report, evidence=evidence)

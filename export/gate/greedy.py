@@ -6,7 +6,7 @@ As the reference follows our tokens at every step, one pass over the finished se
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -19,6 +19,7 @@ from .case import Case, Finding, Setting
 from .cases import Ids
 from .oracle import Oracle
 from .tolerance import FloatArray
+from .truth import Truth
 
 PROMPT = 16
 
@@ -44,20 +45,31 @@ class Step:
         return float(first - second)
 
 
-def steps_of(oracle: Oracle, prompt: Ids, tokens: Ids) -> list[Step]:
-    """Return what float64 says before each of the tokens, given those before it."""
-    if not tokens:
-        return []
-    ids = (*prompt, *tokens[:-1])
-    if not oracle.reference.causal:
-        truths = [oracle.truth(ids[: len(prompt) + index]) for index in range(len(tokens))]
-        return [
-            Step(logits=t.logits([len(t.ids) - 1])[0], tolerance=t.unit([len(t.ids) - 1]).bounds[0])
-            for t in truths
-        ]
-    truth, chosen = oracle.truth(ids), slice(len(prompt) - 1, len(ids))
+def _last_steps(truths: Iterable[Truth]) -> list[Step]:
+    """Return what float64 says after each of several sequences."""
+    return [
+        Step(logits=t.logits([len(t.ids) - 1])[0], tolerance=t.unit([len(t.ids) - 1]).bounds[0])
+        for t in truths
+    ]
+
+
+def _steps(truth: Truth, start: int) -> list[Step]:
+    """Return what float64 says at each position of one sequence, from one on."""
+    chosen = slice(start, len(truth.ids))
     tolerance = truth.unit(chosen).bounds[0]
     return [Step(logits=row, tolerance=tolerance) for row in truth.logits(chosen)]
+
+
+def steps_of(oracle: Oracle, chosen: Sequence[tuple[Ids, Ids]]) -> list[list[Step]]:
+    """Return, for each prompt with its tokens, what float64 says before each token, given those before it."""
+    whole = [(*prompt, *tokens[:-1]) for prompt, tokens in chosen]
+    if oracle.reference.causal:
+        truths = oracle.truths(whole)
+        return [_steps(truth, len(prompt) - 1) for truth, (prompt, _) in zip(truths, chosen, strict=True)]
+    return [
+        _last_steps(oracle.truth(ids[:length]) for length in range(len(prompt), len(ids) + 1))
+        for ids, (prompt, _) in zip(whole, chosen, strict=True)
+    ]
 
 
 def judge(steps: Sequence[Step], tokens: Ids) -> Finding:
@@ -79,12 +91,14 @@ def check_greedy(setting: Setting, prompts: Sequence[Ids], count: int) -> Findin
     """Generate from a batch of prompts and judge every row."""
     greedy = Sampling(temperature=0.0)
     generations = setting.engine.generate(prompts, count, greedy, ignore_eos=True)
+    rows = [tuple(int(token) for token in generation.ids) for generation in generations]
+    if wrong := [len(tokens) for tokens in rows if len(tokens) != count]:
+        return Finding(fault=f"{wrong[0]} tokens were generated; {count} were expected")
     near_ties = 0
-    for prompt, generation in zip(prompts, generations, strict=True):
-        tokens = tuple(int(token) for token in generation.ids)
-        if len(tokens) != count:
-            return Finding(fault=f"{len(tokens)} tokens were generated; {count} were expected")
-        finding = judge(steps_of(setting.oracle, prompt, tokens), tokens)
+    for steps, tokens in zip(
+        steps_of(setting.oracle, list(zip(prompts, rows, strict=True))), rows, strict=True
+    ):
+        finding = judge(steps, tokens)
         if not finding.passed:
             return finding
         near_ties += finding.near_ties

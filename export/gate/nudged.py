@@ -10,11 +10,12 @@ weights to six digits and its own roundings. Programs beside are looked at only 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+import zlib
+from collections.abc import Callable, Iterator
 from typing import TypeVar
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .cases import SEED
 
@@ -26,6 +27,12 @@ SIZE = 2.0**-21
 Program = TypeVar("Program", bound=nn.Module)
 
 
+def _moved(weight: Tensor, generator: torch.Generator) -> Tensor:
+    """Return a weight whose every number differs by up to SIZE of itself."""
+    noise = 2 * torch.rand(weight.shape, generator=generator, dtype=torch.float64) - 1
+    return weight * (1 + SIZE * noise.to(weight.device))
+
+
 def nudged(module: Program) -> Iterator[Program]:
     """Yield copies, one after another, whose every weight differs by up to SIZE of itself."""
     for stream in range(COUNT):
@@ -34,6 +41,19 @@ def nudged(module: Program) -> Iterator[Program]:
         with torch.no_grad():
             for parameter in copied.parameters():
                 if parameter.is_floating_point():
-                    noise = 2 * torch.rand(parameter.shape, generator=generator, dtype=torch.float64) - 1
-                    parameter.copy_(parameter * (1 + SIZE * noise.to(parameter.device)))
+                    parameter.copy_(_moved(parameter, generator))
         yield copied
+
+
+def nudged_reading(read: Callable[[str], Tensor], stream: int) -> Callable[[str], Tensor]:
+    """Return what reads the weights of the stream-th program beside one whose weights ``read`` reads.
+
+    They are float32, as those of ``nudged``; each has its own random numbers, so that any order will do.
+    """
+
+    def reading(name: str) -> Tensor:
+        weight = read(name).to(torch.float32)
+        seed = zlib.crc32(f"{SEED + stream} {name}".encode())
+        return _moved(weight, torch.Generator().manual_seed(seed)).to(torch.float32)
+
+    return reading

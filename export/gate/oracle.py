@@ -9,29 +9,47 @@ with oracle.careful(): oracle.truth(ids)       # units of several programs; see 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
 
 from .cases import Ids
-from .reference import Reference, Truth
+from .reference import PLAIN, Reference, Units
+from .truth import Truth
+
+
+class TooDear(Exception):  # noqa: N818  # not an error: the first look at the sequence stands
+    """A sequence is too long for a model of this size to be measured carefully."""
 
 
 class Oracle:
     """A reference that remembers: a sequence that begins a longer one is not computed again.
 
     Only what ``hold`` names is remembered for its prefixes, so that memory stays bounded.
+
+    Args:
+        reference: The original program.
+        most_careful: The longest sequence that is measured carefully; None: any.
     """
 
-    def __init__(self, reference: Reference) -> None:
+    def __init__(self, reference: Reference, most_careful: int | None = None) -> None:
         self.reference = reference
-        self._held: dict[Ids, Truth] = {}
-        self._careful: dict[Ids, Truth] = {}
-        """The same with careful units, each computed when it is asked for."""
-        self._is_careful = False
+        self._most_careful = most_careful
+        self._held: list[Ids] = []
+        self._known: dict[tuple[Ids, Units], Truth] = {}
+        """Held sequences, by how they were measured."""
+        self._units = PLAIN
 
-    def hold(self, ids: Ids) -> None:
-        """Compute a long sequence whose prefixes will be asked for, unless each must run on its own."""
-        if self.reference.shares_prefixes and ids not in self._held:
-            self._held[ids] = self.reference.compute(ids)
+    def hold(self, *sequences: Ids) -> None:
+        """Compute long sequences whose prefixes will be asked for, unless each must run on its own."""
+        if self.reference.shares_prefixes:
+            new = [ids for ids in dict.fromkeys(sequences) if ids not in self._held]
+            self._held += new
+            self._remember(new)
+
+    def _remember(self, sequences: Sequence[Ids]) -> None:
+        found = self.reference.compute_all(sequences, self._units)
+        self._known |= {(ids, self._units): truth for ids, truth in zip(sequences, found, strict=True)}
 
     def truth(self, ids: Ids) -> Truth:
         """Return the truth for a sequence.
@@ -39,28 +57,44 @@ class Oracle:
         Raises:
             Refused: if the original program does not take it.
         """
-        for longer, truth in self._held.items():
-            if longer[: len(ids)] == ids:
-                return self._with_units(truth).prefix(len(ids))
-        return self._compute(ids)
+        return self.truths([ids])[0]
 
-    def _compute(self, ids: Ids) -> Truth:
-        if self._is_careful:
-            return self.reference.compute_careful(ids)
-        return self.reference.compute(ids)
+    def truths(self, sequences: Sequence[Ids]) -> list[Truth]:
+        """Return the truth for each sequence; those that are not known are computed together.
 
-    def _with_units(self, truth: Truth) -> Truth:
-        if not self._is_careful:
-            return truth
-        if truth.ids not in self._careful:
-            self._careful[truth.ids] = self._compute(truth.ids)
-        return self._careful[truth.ids]
+        Raises:
+            Refused: if the original program does not take one.
+            TooDear: if one is too long to be measured carefully.
+        """
+        if not all(map(self._affords, sequences)):
+            raise TooDear
+        longer = [self._longer(ids) for ids in sequences]
+        self._remember(
+            [ids for ids in dict.fromkeys(longer) if ids and (ids, self._units) not in self._known]
+        )
+        new = list(dict.fromkeys(ids for ids, held in zip(sequences, longer, strict=True) if held is None))
+        fresh = dict(zip(new, self.reference.compute_all(new, self._units) if new else [], strict=True))
+        return [
+            fresh[ids] if held is None else self._known[held, self._units].prefix(len(ids))
+            for ids, held in zip(sequences, longer, strict=True)
+        ]
+
+    def _longer(self, ids: Ids) -> Ids | None:
+        """Return the held sequence that begins so; none where it is dearer than the beginning alone."""
+        return next((held for held in self._held if held[: len(ids)] == ids and self._affords(held)), None)
+
+    def _affords(self, ids: Ids) -> bool:
+        return not self._units.careful or self._most_careful is None or len(ids) <= self._most_careful
+
+    def careful(self) -> contextlib.AbstractContextManager[None]:
+        """Give careful units for as long as it takes."""
+        return self.measured(careful=True)
 
     @contextlib.contextmanager
-    def careful(self) -> Iterator[None]:
-        """Give careful units for as long as it takes."""
-        before, self._is_careful = self._is_careful, True
+    def measured(self, **units: Any) -> Iterator[None]:
+        """Measure otherwise for as long as it takes: fields of Units that change."""
+        before, self._units = self._units, replace(self._units, **units)
         try:
             yield
         finally:
-            self._is_careful = before
+            self._units = before

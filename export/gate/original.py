@@ -22,8 +22,9 @@ from gpt_onnx.errors import InputError
 
 from .case import Case, Finding, Setting
 from .cases import Facts, Ids
-from .reference import Refused, Truth
+from .reference import Refused
 from .tolerance import MAX_FACTOR, RMS_FACTOR, AnyFloats, FloatArray, Ratio, Unit, ratio_of, worst
+from .truth import Truth
 from .whole import last_logits
 
 NAMES = ("input_ids", "logits")

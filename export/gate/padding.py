@@ -11,12 +11,11 @@ from functools import partial
 import numpy as np
 import numpy.typing as npt
 
-from .case import Case, Finding, Logits, Setting
+from .case import SHORT, Case, Finding, Logits, Setting
 from .cases import SEED, Ids
-from .tolerance import worst
+from .tolerance import Ratio, worst
 
 Mask = npt.NDArray[np.int64]
-WIDTH = 35
 SIDES = ("left", "right")
 
 
@@ -44,12 +43,19 @@ def real_parts(found: Logits, mask: Mask) -> list[Logits]:
     return [row[real == 1] for row, real in zip(found, mask, strict=True)]
 
 
+def worst_of_rows(setting: Setting, rows: Sequence[Ids], found: Sequence[Logits]) -> Ratio:
+    """Compare each row that has tokens with its truth."""
+    pairs = [(row, part) for row, part in zip(rows, found, strict=True) if row]
+    truths = setting.oracle.truths([row for row, _ in pairs])
+    return worst(truth.ratio(part) for truth, (_, part) in zip(truths, pairs, strict=True))
+
+
 def check_padding(setting: Setting, rows: Sequence[Ids], width: int, side: str) -> Finding:
     """Compare real positions with each row's truth, twice, with other ids on the padding."""
     mask = mask_of([len(row) for row in rows], width, side)
     found = real_parts(_logits(setting, rows, mask, stream=100), mask)
     again = real_parts(_logits(setting, rows, mask, stream=101), mask)
-    ratio = worst(setting.oracle.truth(row).ratio(part) for row, part in zip(rows, found, strict=True) if row)
+    ratio = worst_of_rows(setting, rows, found)
     same = all(first.tobytes() == second.tobytes() for first, second in zip(found, again, strict=True))
     return Finding(
         ratio=ratio, fault=None if same else "other ids on the padding change the logits of real tokens"
@@ -61,7 +67,7 @@ def check_empty_row(setting: Setting, rows: Sequence[Ids], width: int, side: str
     mask = mask_of([len(row) for row in rows], width, side)
     found = _logits(setting, rows, mask, stream=102)
     real = real_parts(found, mask)
-    ratio = worst(setting.oracle.truth(row).ratio(part) for row, part in zip(rows, real, strict=True) if row)
+    ratio = worst_of_rows(setting, rows, real)
     fault = None if np.isfinite(found).all() else "a row of nothing but padding is not finite"
     return Finding(ratio=ratio, fault=fault)
 
@@ -70,7 +76,7 @@ def padding_cases(setting: Setting) -> Iterator[Case]:
     """Both sides at every batch; nothing where only the last position, or only one length, has logits."""
     if setting.last_only or setting.facts.only_length is not None:
         return
-    width = setting.facts.within(WIDTH)
+    width = setting.facts.within(SHORT)
     ragged = [max(1, width - 2), max(1, width // 2), 1, width]
     for batch in setting.batches:
         lengths = [ragged[row % len(ragged)] for row in range(batch)]

@@ -19,9 +19,10 @@ from safetensors.numpy import save
 
 from .cases import SEED, Facts, Ids, sequences_of
 from .greedy import steps_of
-from .oracle import Oracle
-from .reference import Refused, Truth
+from .oracle import Oracle, TooDear
+from .reference import Draft, Refused
 from .report import GateReport
+from .truth import Truth
 
 FILE_NAME = "reference.safetensors"
 MAX_BYTES = 1_000_000
@@ -37,26 +38,39 @@ Arrays = dict[str, npt.NDArray[Any]]
 
 def _plan(facts: Facts, texts: Sequence[Sequence[int]] | None) -> Iterator[tuple[Ids, list[int]]]:
     """Yield sequences and the positions to keep of each."""
-    context = facts.context_length or 64
-    longest = min(2 * context, LONGEST)
+    context, room = facts.context_length or 64, max(1, facts.affordable())
+    longest, whole = min(2 * context, LONGEST, room), min(context, LONGEST, room)
+    other = 1 if whole <= room // 4 else 0  # a second long kind of ids only where that costs little
     kinds = list(sequences_of(facts.within(longest), facts.vocab_size, texts, count=3).values())
-    for kind, length in ((0, 1), (0, 7), (1, 33), (2, 64), (1, min(context, LONGEST)), (0, longest)):
+    for kind, length in ((0, 1), (0, 7), (1, 33), (2, 64), (other, whole), (0, longest)):
         ids = kinds[kind][: facts.within(length)]
         size = len(ids)
         yield ids, sorted({0, size // 3, size // 2, size - 1} if size > 1 else {0})
 
 
 def _truths(oracle: Oracle, plan: Iterator[tuple[Ids, list[int]]]) -> Iterator[tuple[Truth, list[int]]]:
-    seen: set[Ids] = set()
-    for ids, positions in plan:
-        if ids in seen:
-            continue
-        seen.add(ids)
-        try:
-            truth = oracle.truth(ids)
-        except Refused:
-            continue
-        yield truth, [position for position in positions if position >= truth.first]
+    wanted = dict(plan)
+    for ids, truth in zip(wanted, _as_careful_as_can_be(oracle, list(wanted)), strict=True):
+        if truth is not None:
+            yield truth, [position for position in wanted[ids] if position >= truth.first]
+
+
+def _as_careful_as_can_be(oracle: Oracle, sequences: list[Ids]) -> list[Truth | None]:
+    """Compute what the program takes, at once if it takes all; None for what it refuses."""
+    try:
+        return [*oracle.truths(sequences)]
+    except (Refused, TooDear):
+        return [_one(oracle, ids) for ids in sequences]
+
+
+def _one(oracle: Oracle, ids: Ids) -> Truth | None:
+    try:
+        return oracle.truth(ids)
+    except Refused:
+        return None
+    except TooDear:
+        with oracle.measured(careful=False):
+            return _one(oracle, ids)
 
 
 def _vocabulary(truths: Sequence[tuple[Truth, list[int]]], vocab_size: int) -> npt.NDArray[np.int64] | None:
@@ -89,10 +103,10 @@ def _case_arrays(
     return {f"case.{index}.{name}": array for name, array in arrays.items()}
 
 
-def _greedy_arrays(oracle: Oracle, facts: Facts, prompt: Ids) -> Arrays:
+def _greedy_arrays(oracle: Oracle, facts: Facts, prompt: Ids, draft: Draft | None) -> Arrays:
     room = GREEDY if facts.limit is None else min(GREEDY, facts.limit - len(prompt) + 1)
-    tokens = oracle.reference.greedy(prompt, room)
-    steps = steps_of(oracle, prompt, tokens)
+    tokens = oracle.reference.greedy(prompt, room, draft)
+    (steps,) = steps_of(oracle, [(prompt, tokens)]) if tokens else [[]]
     return {
         "greedy.prompt": np.array(prompt, dtype=np.int64),
         "greedy.tokens": np.array(tokens, dtype=np.int64),
@@ -101,8 +115,20 @@ def _greedy_arrays(oracle: Oracle, facts: Facts, prompt: Ids) -> Arrays:
     }
 
 
-def reference_arrays(oracle: Oracle, facts: Facts, texts: Sequence[Sequence[int]] | None = None) -> Arrays:
-    """Return what the file holds, by name."""
+def reference_arrays(
+    oracle: Oracle,
+    facts: Facts,
+    texts: Sequence[Sequence[int]] | None = None,
+    draft: Draft | None = None,
+) -> Arrays:
+    """Return what the file holds, by name.
+
+    Args:
+        oracle: The original program.
+        facts: What the graphs can be asked for.
+        texts: Ids of real text.
+        draft: Guesses greedy tokens, to save passes.
+    """
     truths = list(_truths(oracle, _plan(facts, texts)))
     vocab = _vocabulary(truths, facts.vocab_size)
     arrays: Arrays = {}
@@ -110,7 +136,7 @@ def reference_arrays(oracle: Oracle, facts: Facts, texts: Sequence[Sequence[int]
         arrays |= _case_arrays(index, truth, positions, vocab)
     length = facts.only_length or max(1, min(16, (facts.limit or 32) // 2))
     prompts = sequences_of(length, facts.vocab_size, texts, count=2)
-    return arrays | _greedy_arrays(oracle, facts, prompts.get("text", prompts["random"]))
+    return arrays | _greedy_arrays(oracle, facts, prompts.get("text", prompts["random"]), draft)
 
 
 def write_reference(folder: Path, report: GateReport) -> Path:

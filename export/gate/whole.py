@@ -8,8 +8,8 @@ from functools import partial
 from gpt_onnx.errors import InputError
 from gpt_onnx.runtime._arguments import counted
 
-from .case import Case, Finding, Logits, Setting
-from .cases import Ids
+from .case import Case, Finding, Logits, Setting, Skipped
+from .cases import MOST_WORK, Ids
 from .tolerance import worst
 
 MOST_LOGITS = 250_000_000  # 1 GB; 3 x 1024 tokens of GPT-2 have 150 million
@@ -23,20 +23,35 @@ def last_logits(setting: Setting, rows: Sequence[Ids]) -> list[Logits]:
 
 def check_rows(setting: Setting, rows: Sequence[Ids]) -> Finding:
     """Compare the logits of a batch of equally long rows, each row by its own truth."""
-    truths = [setting.oracle.truth(row) for row in rows]
+    truths = setting.oracle.truths(rows)
     found = last_logits(setting, rows) if truths[0].first else list(setting.engine.logits(rows))
     return Finding(ratio=worst(truth.ratio(row) for truth, row in zip(truths, found, strict=True)))
 
 
+def skip(reason: str) -> Finding:
+    """Leave a case out, so that the report says so."""
+    raise Skipped(reason)
+
+
+def _too_much(setting: Setting, length: int, batch: int) -> str | None:
+    """Say why a batch is not looked at; None where it is."""
+    if length not in setting.lengths_at(batch):
+        work = f"{setting.facts.parameters:,} parameters on {batch} x {length} tokens"
+        return f"{work} are more float64 work than a case may cost ({MOST_WORK:.0e} parameters x tokens)"
+    if batch != setting.batches[0] and batch * length * setting.facts.vocab_size > MOST_LOGITS:
+        return f"its logits are more than {MOST_LOGITS:,}; smaller batches are looked at"
+    return None
+
+
 def length_cases(setting: Setting) -> Iterator[Case]:
-    """Every length at every batch; the largest logits are computed for the smallest batch alone."""
+    """Every length at every batch; what is too much is said to be left out."""
     for batch in setting.batches:
-        for length in setting.lengths:
-            if batch != setting.batches[0] and batch * length * setting.facts.vocab_size > MOST_LOGITS:
-                continue
-            rows = [row[:length] for row in setting.rows(batch)]
+        for length in sorted({*setting.lengths, *setting.lengths_at(batch)}):
             name = f"{counted(length, 'token')}, batch {batch}"
-            yield Case(group="lengths", name=name, run=partial(check_rows, setting, rows))
+            rows = [row[:length] for row in setting.rows(batch)]
+            reason = _too_much(setting, length, batch)
+            run = partial(check_rows, setting, rows) if reason is None else partial(skip, reason)
+            yield Case(group="lengths", name=name, run=run)
 
 
 def kind_cases(setting: Setting) -> Iterator[Case]:

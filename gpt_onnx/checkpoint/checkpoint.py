@@ -42,6 +42,8 @@ class Checkpoint:
     """Rows that the stored embedding has, where the last of them are padding and were left out."""
     notes: tuple[str, ...] = ()
     """Sentences that the user should read: what was left out, and why."""
+    is_original: bool = False
+    """Whether our GPT is the very program that trained it; False: it is our reading of another program's."""
 
     @property
     def name(self) -> str:

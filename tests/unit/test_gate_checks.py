@@ -14,7 +14,7 @@ from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import InputError
 from gpt_onnx.export.gate.cases import Facts
 from gpt_onnx.export.gate.gate import CHECKS, look_at_all, report_of, setting_of
-from gpt_onnx.export.gate.reference import GptReference
+from gpt_onnx.export.gate.ours import GptReference
 from gpt_onnx.export.gate.report import GateReport
 from gpt_onnx.model import GPT
 from gpt_onnx.runtime import Generation

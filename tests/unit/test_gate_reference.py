@@ -14,7 +14,8 @@ from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import ExportError
 from gpt_onnx.export.gate.foreign import ModuleReference, logits_in
 from gpt_onnx.export.gate.oracle import Oracle
-from gpt_onnx.export.gate.reference import GptReference, Refused
+from gpt_onnx.export.gate.ours import GptReference
+from gpt_onnx.export.gate.reference import Refused
 from gpt_onnx.model import GPT
 
 IDS = tuple(int(token) for token in np.random.default_rng(0).integers(0, 31, 20))

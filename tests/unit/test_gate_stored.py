@@ -14,7 +14,7 @@ from safetensors.numpy import load
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.export.gate.cases import Facts
 from gpt_onnx.export.gate.oracle import Oracle
-from gpt_onnx.export.gate.reference import GptReference
+from gpt_onnx.export.gate.ours import GptReference
 from gpt_onnx.export.gate.report import GateReport
 from gpt_onnx.export.gate.stored import MAX_BYTES, reference_arrays, write_reference
 from gpt_onnx.model import GPT

@@ -24,7 +24,7 @@ def _forbidden(*_: Any) -> NoReturn:
 
 
 def _unread(config: GPTConfig = CONFIG) -> GptSource:
-    return GptSource(name="x", config=config, read=_forbidden, load=_forbidden, sha256=_forbidden)
+    return GptSource(name="x", config=config, read=_forbidden, reference=_forbidden, sha256=_forbidden)
 
 
 def test_a_trace_reads_no_weight() -> None:

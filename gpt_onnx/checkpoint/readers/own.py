@@ -37,6 +37,7 @@ def read(path: Path, options: ReadOptions) -> Checkpoint:
         store=store,
         recipes=recipes,
         tokenizer=find_tokenizer(path, options.tokenizer, config),
+        is_original=True,
     )
 
 

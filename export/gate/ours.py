@@ -1,0 +1,136 @@
+"""Our own GPT as the reference: float64 beside float32, a layer at a time, whatever its size.
+
+GptReference(gpt)                                          a model in memory
+GptReference.of_weights(config, checkpoint.tensor)         weights on a disk, read when they are needed
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from gpt_onnx.config import GPTConfig
+from gpt_onnx.model import GPT, skeleton
+from gpt_onnx.model.positions import with_float32_angles
+
+from .cases import Ids
+from .layered import Pass, run_layers
+from .lending import Read, Weights
+from .nudged import COUNT, nudged_reading
+from .reference import PLAIN, Draft, Units
+from .tolerance import FloatArray, RowErrors
+from .truth import BLOCK, Truth
+
+
+class GptReference:
+    """See the module.
+
+    Args:
+        gpt: The model.
+        is_original: See Reference; a model in memory is the program itself.
+    """
+
+    name = "GPT"
+    dtype = "float64"
+    causal = True
+    shares_prefixes = True
+
+    def __init__(self, gpt: GPT, *, is_original: bool = True) -> None:
+        self.is_original = is_original
+        self._use(Weights.of_gpt(gpt))
+
+    @classmethod
+    def of_weights(cls, config: GPTConfig, read: Read, *, is_original: bool) -> GptReference:
+        """Take weights that are read one at a time.
+
+        Args:
+            config: What the model is made of.
+            read: Reads one by its name in ``GPT.state_dict``.
+            is_original: See Reference.
+        """
+        reference = cls.__new__(cls)
+        reference.is_original = is_original
+        reference._use(Weights(skeleton(config), read))
+        return reference
+
+    def _use(self, weights: Weights) -> None:
+        self._weights = weights
+        self._f32, self._f64 = weights.program(torch.float32), weights.program(torch.float64)
+
+    def vocabulary(self, length: int) -> int:
+        """See Reference."""
+        return self._f64.config.vocab_size
+
+    def compute_all(self, sequences: Sequence[Ids], units: Units = PLAIN) -> list[Truth]:
+        """See Reference."""
+        truths = self._compute(sequences, units)
+        for stream in range(COUNT if units.careful else 0):  # one program after another exists
+            beside = self._beside(stream)._compute(sequences, units)
+            truths = [truth.with_largest_errors(other) for truth, other in zip(truths, beside, strict=True)]
+        return truths
+
+    def compute(self, ids: Ids, units: Units = PLAIN) -> Truth:
+        """Return the truth of one sequence."""
+        return self.compute_all([ids], units)[0]
+
+    def _beside(self, stream: int) -> GptReference:
+        """Return a program beside this one."""
+        reference = GptReference.__new__(GptReference)
+        reference._use(Weights(self._f32, nudged_reading(self._weights.read, stream)))
+        return reference
+
+    def _compute(self, sequences: Sequence[Ids], units: Units) -> list[Truth]:
+        single = with_float32_angles(self._f32) if units.float32_angles else self._f32
+        passes = run_layers(self._weights, (single, self._f64), sequences)
+        return [self._truth(ids, found) for ids, found in zip(sequences, passes, strict=True)]
+
+    def _truth(self, ids: Ids, found: Pass) -> Truth:
+        with torch.no_grad():
+            errors = [
+                RowErrors.measure(
+                    self._weights.head(self._f32, low).cpu().numpy(),
+                    self._weights.head(self._f64, high).cpu().numpy(),
+                )
+                for low, high in zip(found.single.split(BLOCK), found.double.split(BLOCK), strict=True)
+            ]
+        return Truth(
+            ids=ids,
+            first=0,
+            hidden=found.double.cpu().numpy(),
+            head=self._head,
+            errors=RowErrors.join(errors),
+            caches=tuple(found.caches),
+        )
+
+    def _head(self, hidden: FloatArray) -> FloatArray:
+        device = self._weights.device
+        with torch.no_grad():
+            rows = torch.from_numpy(np.ascontiguousarray(hidden)).to(device)
+            logits: FloatArray = self._weights.head(self._f64, rows).cpu().numpy()
+        return logits
+
+    def greedy(self, prompt: Ids, count: int, draft: Draft | None = None) -> Ids:
+        """See Reference: each pass decides all tokens up to the first that was guessed wrongly."""
+        limit = self._f64.config.position_limit
+        room = count if limit is None else min(count, limit - len(prompt) + 1)
+        tokens: Ids = ()
+        while len(tokens) < room:
+            guess = _guessed(draft, prompt + tokens, room - len(tokens) - 1)
+            tokens += self._agreed(prompt + tokens, guess)
+        return tokens
+
+    def _agreed(self, ids: Ids, guess: Ids) -> Ids:
+        """Return the guessed tokens that are the most likely ones, and the one that follows them."""
+        truth = self.compute(ids + guess)
+        best = [int(token) for token in truth.logits(slice(len(ids) - 1, None)).argmax(axis=1)]
+        right = next((at for at, token in enumerate(guess) if token != best[at]), len(guess))
+        return tuple(best[: right + 1])
+
+
+def _guessed(draft: Draft | None, ids: Ids, count: int) -> Ids:
+    """Ask for guesses; nothing where nobody guesses or one token is wanted alone."""
+    if draft is None or count < 1:
+        return ()
+    return tuple(int(token) for token in draft(ids, count))[:count]
