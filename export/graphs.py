@@ -23,7 +23,7 @@ from .attention import (
     padded_head_size,
 )
 from .options import ExportOptions
-from .targets import Target, find_target
+from .targets import Target, find_target, fitted
 
 BATCH = "batch_size"
 SEQUENCE = "sequence_length"
@@ -188,7 +188,7 @@ def graphs_of(gpt: GPT, options: ExportOptions) -> Sequence[Graph]:
         ExportError: if the frozen length is beyond a learned position table.
     """
     check_frozen_length(options, gpt.config.position_limit)
-    return LAYOUTS[options.layout](gpt, options, find_target(options.target))
+    return LAYOUTS[options.layout](gpt, options, fitted(find_target(options.target), gpt.config))
 
 
 def check_frozen_length(options: ExportOptions, limit: int | None) -> None:

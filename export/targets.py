@@ -6,8 +6,9 @@ A target says in which form attention is written, which opset and IR version the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import ConfigError
 
 STANDARD = ""
@@ -70,3 +71,15 @@ def find_target(name: str) -> Target:
     if name not in TARGETS:
         raise ConfigError(f"the target is {name!r}; known are {', '.join(TARGETS)}.")
     return TARGETS[name]
+
+
+def has_score_bias(config: GPTConfig) -> bool:
+    """Whether something is added to the scores, which GroupQueryAttention takes in new runtimes only."""
+    return config.position == "alibi"
+
+
+def fitted(target: Target, config: GPTConfig) -> Target:
+    """Return the target as it is for a model: attention of standard operators where scores have a bias."""
+    if not has_score_bias(config):
+        return target
+    return replace(target, attention="decomposed", head_size_multiple=1, padding="left or right")

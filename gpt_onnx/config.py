@@ -18,31 +18,39 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
+from gpt_onnx._config_rules import (
+    ACTIVATIONS,
+    ATTENTION_SCALES,
+    GATED_ACTIVATIONS,
+    LARGEST,
+    NORM_ORDERS,
+    NORMS,
+    POSITIONS,
+    ROPE_STYLES,
+    SINUSOIDAL_STYLES,
+    SQRT_N_EMBD,
+    check,
+    check_positive,
+)
 from gpt_onnx.errors import ConfigError
 from gpt_onnx.rope import RopeScaling
 
-POSITIONS = ("sinusoidal", "learned", "rotary", "alibi")
-ACTIVATIONS = ("relu", "gelu", "gelu_tanh", "silu", "swiglu", "geglu", "geglu_tanh")
-GATED_ACTIVATIONS = ("swiglu", "geglu", "geglu_tanh")
-NORMS = ("layernorm", "rmsnorm")
-NORM_ORDERS = ("pre", "post")
-SINUSOIDAL_STYLES = ("interleaved", "concatenated")
-ROPE_STYLES = ("half", "interleaved")
-ATTENTION_SCALES = ("head_size", "n_embd")
-SQRT_N_EMBD = "sqrt"  # embedding_scale = "sqrt" is sqrt(n_embd), as in "Attention Is All You Need"
-LARGEST: Mapping[str, int] = {
-    "vocab_size": 2**31 - 1,
-    "context_length": 2**31 - 1,
-    "n_embd": 2**20,
-    "n_layer": 1024,
-    "n_head": 2**16,
-    "n_kv_head": 2**16,
-    "head_size": 2**16,
-    "d_ff": 2**24,
-    "rope_size": 2**16,
-}
-"""Far above any GPT; a file that claims more is refused before a model of that size is even described."""
-FLOAT32_MAX = 3.4e38
+__all__ = [
+    "ACTIVATIONS",
+    "ATTENTION_SCALES",
+    "GATED_ACTIVATIONS",
+    "LARGEST",
+    "NORMS",
+    "NORM_ORDERS",
+    "POSITIONS",
+    "ROPE_STYLES",
+    "SINUSOIDAL_STYLES",
+    "SYNONYMS",
+    "GPTConfig",
+    "named_config",
+    "named_configs",
+    "read_json_object",
+]
 
 SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "context_length": ("block_size", "n_positions", "n_ctx", "max_position_embeddings", "max_seq_len"),
@@ -129,8 +137,7 @@ class GPTConfig:
 
     def __post_init__(self) -> None:
         _fill_in(self)
-        _check_counts(self)
-        _check_choices(self)
+        check(self)
 
     @property
     def group_size(self) -> int:
@@ -237,7 +244,7 @@ def _fill_in(config: GPTConfig) -> None:
     default("n_kv_head", config.n_head)
     default("d_ff", 4 * config.n_embd)
     if config.head_size is None:
-        _check_positive(config, ("n_embd", "n_head"))
+        check_positive(config, ("n_embd", "n_head"))
         if config.n_embd % config.n_head:
             raise ConfigError(
                 f"n_embd = {config.n_embd} is not a multiple of n_head = {config.n_head}; "
@@ -246,91 +253,6 @@ def _fill_in(config: GPTConfig) -> None:
         object.__setattr__(config, "head_size", config.n_embd // config.n_head)
     for name, (_, usual) in _FOLLOWERS.items():
         default(name, usual(config))
-
-
-def _shown(value: object) -> str:
-    """Return a value as a message shows it; a file may hold an integer of thousands of digits."""
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
-
-
-def _check_positive(config: GPTConfig, names: tuple[str, ...]) -> None:
-    for name in names:
-        value = getattr(config, name)
-        if type(value) is not int or not 1 <= value <= LARGEST[name]:
-            raise ConfigError(f"{name} is {_shown(value)}; it must be an integer from 1 to {LARGEST[name]}.")
-
-
-def _check_counts(config: GPTConfig) -> None:
-    _check_positive(config, tuple(LARGEST))
-    _check_rope(config)
-    if config.n_head % config.n_kv_head:
-        raise ConfigError(f"n_head = {config.n_head} is not a multiple of n_kv_head = {config.n_kv_head}.")
-    if config.position == "sinusoidal" and config.n_embd % 2:
-        raise ConfigError(
-            f"n_embd is {config.n_embd}; sinusoidal positions pair sines with cosines and need it even."
-        )
-
-
-def _check_rope(config: GPTConfig) -> None:
-    if config.position != "rotary":
-        return
-    if config.rope_size % 2 or config.rope_size > config.head_size:
-        raise ConfigError(
-            f"rope_size is {config.rope_size}; rotary positions turn pairs, so it must be even and at most "
-            f"head_size = {config.head_size}."
-        )
-    if config.rope_scaling is not None and config.rope_scaling.kind == "ntk" and config.rope_size < 4:
-        raise ConfigError(f"rope_size is {config.rope_size}; scaling of the kind ntk needs at least 4.")
-
-
-_CHOICES = (
-    ("position", POSITIONS),
-    ("sinusoidal_style", SINUSOIDAL_STYLES),
-    ("rope_style", ROPE_STYLES),
-    ("norm", NORMS),
-    ("norm_order", NORM_ORDERS),
-    ("activation", ACTIVATIONS),
-)
-_FLAGS = (
-    "final_norm",
-    "qkv_bias",
-    "bias",
-    "proj_bias",
-    "mlp_bias",
-    "norm_bias",
-    "attention_scale_by_layer",
-    "tie_embeddings",
-    "head_bias",
-)
-
-
-def _check_choices(config: GPTConfig) -> None:
-    for name, choices in _CHOICES:
-        if getattr(config, name) not in choices:
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; known are {', '.join(choices)}.")
-    for name in _FLAGS:
-        if type(getattr(config, name)) is not bool:
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; it must be true or false.")
-    if config.norm == "rmsnorm" and config.norm_bias:
-        raise ConfigError("norm is 'rmsnorm' and norm_bias is true; an rmsnorm has no bias.")
-    if not isinstance(config.rope_scaling, RopeScaling | None):
-        raise ConfigError(f"rope_scaling is {_shown(config.rope_scaling)}; it must be a table or absent.")
-    _check_number(config, "norm_eps", config.norm_eps, above=0.0, below=1.0)
-    _check_number(config, "dropout", config.dropout, above=-math.ulp(0.0), below=1.0)
-    _check_number(config, "rope_theta", config.rope_theta, above=1.0, below=1e12)
-    if config.embedding_scale != SQRT_N_EMBD:
-        _check_number(config, "embedding_scale", config.embedding_scale, above=0.0, below=FLOAT32_MAX)
-    if config.attention_scale not in ATTENTION_SCALES:
-        _check_number(config, "attention_scale", config.attention_scale, above=0.0, below=FLOAT32_MAX)
-
-
-def _check_number(config: GPTConfig, name: str, value: object, *, above: float, below: float) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if not (is_number and above < value < below):  # type: ignore[operator]
-        raise ConfigError(
-            f"{name} is {_shown(value)}; it must be a number between {max(above, 0.0):g} and {below:g}."
-        )
 
 
 def read_json_object(path: Path) -> dict[str, Any]:

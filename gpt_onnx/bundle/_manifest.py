@@ -29,7 +29,7 @@ LAYOUTS: Mapping[str, tuple[str, ...]] = {
 }
 """Each layout with the roles of its graphs."""
 ATTENTIONS = ("gqa", "decomposed", "traced")
-POSITIONS = ("sinusoidal", "learned", "unknown")
+POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "unknown")
 
 _Rule = tuple[str, Callable[[Any], bool]]
 
