@@ -5,7 +5,7 @@
 //   reference.pt   input_ids (2, 48) and logits in float32, for --reference
 //   reference64.pt the same of a copy in float64
 //   pickled.pt     the same again, through torch::pickle_save
-//   greedy.pt      "prompt" and "tokens": the most likely tokens, in float64
+//   greedy.pt      "prompt", and "tokens", the most likely ones in float64, with their "margins" over the second
 #include <fstream>
 #include <iostream>
 
@@ -45,13 +45,15 @@ static std::shared_ptr<Model> in_float64(Model& model, const Settings& s) {
   return copy;
 }
 
-static Tensor greedy(Model& model, Tensor ids, int64_t count) {
+static std::pair<Tensor, Tensor> greedy(Model& model, Tensor ids, int64_t count) {
   const auto start = ids.size(1);
+  std::vector<Tensor> margins;
   for (int64_t i = 0; i < count; ++i) {
-    auto next = model.forward(ids).index({torch::indexing::Slice(), -1}).argmax(-1, /*keepdim=*/true);
-    ids = torch::cat({ids, next}, 1);
+    auto [values, indices] = model.forward(ids).index({torch::indexing::Slice(), -1}).topk(2);
+    ids = torch::cat({ids, indices.slice(1, 0, 1)}, 1);
+    margins.push_back(values.index({0, 0}) - values.index({0, 1}));
   }
-  return ids.slice(1, start);
+  return {ids.slice(1, start), torch::stack(margins)};
 }
 
 static void write(const std::string& path, const std::vector<std::pair<std::string, Tensor>>& tensors) {
@@ -96,6 +98,7 @@ int main(int argc, char** argv) {
   const auto pickled = torch::pickle_save(numbers);
   std::ofstream(out + "pickled.pt", std::ios::binary).write(pickled.data(), pickled.size());
   auto prompt = ids.slice(0, 0, 1).slice(1, 0, settings.number("prompt"));
-  write(out + "greedy.pt", {{"prompt", prompt}, {"tokens", greedy(*exact, prompt, settings.number("tokens"))}});
+  auto [tokens, margins] = greedy(*exact, prompt, settings.number("tokens"));
+  write(out + "greedy.pt", {{"prompt", prompt}, {"tokens", tokens}, {"margins", margins}});
   std::cout << "error of float32: " << (logits - logits64).abs().max().item<double>() << "\n";
 }
