@@ -19,7 +19,7 @@ from gpt_onnx.export import export_bundle
 from gpt_onnx.runtime import OnnxGPT, Sampling
 
 VOCAB, CONTEXT = 96, 64
-TYPES = gguf.GGMLQuantizationType
+TYPES: Any = gguf.GGMLQuantizationType
 KEYS = {
     "model.embed_tokens": "token_embd",
     "model.norm": "output_norm",
