@@ -21,7 +21,8 @@ from typing import Any, BinaryIO
 from numpy.typing import NDArray
 
 from gpt_onnx.checkpoint.archive_legacy import is_legacy, read_legacy
-from gpt_onnx.checkpoint.archive_pickle import Inert, Machine, Named, PickleFault
+from gpt_onnx.checkpoint.archive_machine import Inert, Named, PickleFault
+from gpt_onnx.checkpoint.archive_pickle import read_pickle
 from gpt_onnx.checkpoint.archive_tensors import LazyTensor, TensorBuilder
 from gpt_onnx.checkpoint.archive_values import ValueReader
 from gpt_onnx.checkpoint.archive_zip import Directory, Extent, is_zip, locate, read_directory, read_member
@@ -110,7 +111,8 @@ def _root_of(file: BinaryIO, path: Path) -> tuple[str, object]:
     directory = read_directory(file, path)
     _check_words(file, directory)
     data = read_member(file, directory, "data.pkl", MAX_PICKLE_BYTES)
-    return _kind_of(directory), Machine(data, TensorBuilder(partial(_storage, file, directory))).run()
+    root, _ = read_pickle(data, TensorBuilder(partial(_storage, file, directory)))
+    return _kind_of(directory), root
 
 
 def _kind_of(directory: Directory) -> str:
@@ -139,12 +141,14 @@ def _check_words(file: BinaryIO, directory: Directory) -> None:
         )
 
 
-def _storage(file: BinaryIO, directory: Directory, key: str, size: int) -> Extent:
+def _storage(file: BinaryIO, directory: Directory, key: str, count: int, item_size: int) -> Extent:
     if not (key.isascii() and key.isdigit()):
         raise PickleFault(f"has a storage with the name {key[:100]!r}, which is no number")
     extent = locate(file, directory, f"data/{key}")
-    if extent.size != size:
-        raise PickleFault(f"has {extent.size} bytes in the storage {key!r}, whose tensors need {size}")
+    if extent.size != count * item_size:
+        raise PickleFault(
+            f"has {extent.size} bytes in the storage {key!r}, whose tensors need {count * item_size}"
+        )
     return extent
 
 

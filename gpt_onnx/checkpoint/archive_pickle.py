@@ -14,126 +14,24 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
-MAX_INSTRUCTIONS = 2_000_000
-MAX_NAME = 500  # characters of a class's name
+from gpt_onnx.checkpoint.archive_machine import MARK, MAX_NAME, Builder, Inert, Machine, Named, PickleFault
+
+MAX_INSTRUCTIONS = 1_000_000  # some thirty a tensor; they take two seconds and 100 MB at most
 MAX_INTEGER_BYTES = 8
-MARK = object()
-
-
-class PickleFault(Exception):  # noqa: N818 - it is about the file, and becomes a CheckpointError
-    """A pickle that is damaged, too large, or says what no checkpoint says; one part of a sentence."""
-
-
-@dataclass(frozen=True, slots=True)
-class Named:
-    """A class or a function that a pickle names; it is never imported."""
-
-    module: str
-    name: str
-
-    def __str__(self) -> str:
-        return f"{self.module}.{self.name}"
-
-
-@dataclass(slots=True, eq=False)
-class Inert:
-    """An object of a class outside of the table: never made, it holds what the file says of it."""
-
-    of: str
-    """The class, or what was called."""
-    state: Any = None
-    """What its attributes would have been set to; a dict for the modules of TorchScript."""
-
-
-class Builder(Protocol):
-    """What gives the calls of a pickle their meaning."""
-
-    def name(self, named: Named) -> object:
-        """Return the value of a name alone; raises PickleFault to refuse it."""
-        ...
-
-    def call(self, named: Named, args: tuple[Any, ...]) -> object:
-        """Return the value of a call; raises PickleFault to refuse it."""
-        ...
-
-    def persistent(self, identity: object) -> object:
-        """Return what stands outside of the pickle, a storage; raises PickleFault to refuse it."""
-        ...
-
-
-@dataclass(slots=True)
-class Machine:
-    """The state of reading one pickle."""
-
-    data: bytes
-    builder: Builder
-    place: int = 0
-    stack: list[Any] = field(default_factory=list)
-    memo: dict[int, Any] = field(default_factory=dict)
-
-    def take(self, size: int) -> bytes:
-        """Take bytes of the pickle."""
-        if not 0 <= size <= len(self.data) - self.place:
-            raise PickleFault("ends within an instruction")
-        self.place += size
-        return self.data[self.place - size : self.place]
-
-    def line(self) -> str:
-        """Take text up to the end of a line."""
-        end = self.data.find(b"\n", self.place, self.place + MAX_NAME)
-        if end < 0:
-            raise PickleFault("has a name without an end")
-        text = self.take(end - self.place).decode()
-        self.place += 1
-        return text
-
-    def marked(self) -> list[Any]:
-        """Take the values above the last mark."""
-        values: list[Any] = []
-        while (value := self.stack.pop()) is not MARK:
-            values.append(value)
-        values.reverse()
-        return values
-
-    def run(self) -> object:
-        """Carry out instructions up to the end of the pickle, and return its value.
-
-        Raises:
-            PickleFault: if an instruction is unknown or impossible, or there are too many.
-        """
-        for _ in range(MAX_INSTRUCTIONS):
-            code = self.take(1)
-            if code == b".":
-                return _value(self.stack.pop())
-            act = INSTRUCTIONS.get(code)
-            if act is None:
-                raise PickleFault(f"has the instruction {code!r}, which PyTorch never writes")
-            try:
-                act(self)
-            except (IndexError, KeyError, ValueError, TypeError, struct.error) as exc:
-                raise PickleFault(f"has an impossible instruction at byte {self.place}") from exc
-        raise PickleFault(f"has more than {MAX_INSTRUCTIONS} instructions")
-
+STOP = b"."
 
 Act = Callable[[Machine], None]
 
 
-def _value(value: Any) -> Any:
-    if value is MARK:
-        raise ValueError("a mark is no value")
-    return value
-
-
 def _constant(make: Callable[[], Any]) -> Act:
-    return lambda machine: machine.stack.append(make())
+    return lambda machine: machine.push(make())
 
 
 def _number(layout: str) -> Act:
     unpack = struct.Struct(layout)
-    return lambda machine: machine.stack.append(unpack.unpack(machine.take(unpack.size))[0])
+    return lambda machine: machine.push(unpack.unpack(machine.take(unpack.size))[0])
 
 
 def _counted(layout: str, make: Callable[[bytes], Any]) -> Act:
@@ -142,7 +40,7 @@ def _counted(layout: str, make: Callable[[bytes], Any]) -> Act:
 
     def act(machine: Machine) -> None:
         (size,) = unpack.unpack(machine.take(unpack.size))
-        machine.stack.append(make(machine.take(size)))
+        machine.push(make(machine.take(size)))
 
     return act
 
@@ -174,19 +72,21 @@ def _old_text(data: bytes) -> str:
 
 
 def _text(data: bytes) -> str:
-    return data.decode("utf-8", "surrogatepass")
+    return data.decode("utf-8", "replace")
 
 
 def _tuple_of(count: int) -> Act:
     def act(machine: Machine) -> None:
-        values = tuple(_value(machine.stack.pop()) for _ in range(count))
-        machine.stack.append(values[::-1])
+        values = tuple(machine.stack[-count:])
+        if len(values) < count or any(value is MARK for value in values):
+            raise ValueError("too few values")
+        machine.stack[-count:] = [values]
 
     return act
 
 
 def _collect(make: Callable[[list[Any]], Any]) -> Act:
-    return lambda machine: machine.stack.append(make(machine.marked()))
+    return lambda machine: machine.push(make(machine.marked()))
 
 
 KEYS = (str, int, float, bytes, type(None), Inert, Named)
@@ -204,7 +104,7 @@ def _pairs(values: list[Any]) -> dict[Any, Any]:
 
 
 def _extend(machine: Machine, values: list[Any]) -> None:
-    target = machine.stack[-1]
+    target = _top(machine)
     if isinstance(target, list):
         target.extend(values)
     elif not isinstance(target, Inert):
@@ -212,7 +112,7 @@ def _extend(machine: Machine, values: list[Any]) -> None:
 
 
 def _update(machine: Machine, values: list[Any]) -> None:
-    target = machine.stack[-1]
+    target = _top(machine)
     if isinstance(target, dict):
         target.update(_pairs(values))
     elif not isinstance(target, Inert):
@@ -220,18 +120,24 @@ def _update(machine: Machine, values: list[Any]) -> None:
 
 
 def _append(machine: Machine) -> None:
-    value = _value(machine.stack.pop())
+    value = machine.pop()
     _extend(machine, [value])
 
 
 def _set_item(machine: Machine) -> None:
-    value, key = _value(machine.stack.pop()), _value(machine.stack.pop())
+    value, key = machine.pop(), machine.pop()
     _update(machine, [key, value])
 
 
 def _get(layout: str) -> Act:
     unpack = struct.Struct(layout)
-    return lambda machine: machine.stack.append(machine.memo[unpack.unpack(machine.take(unpack.size))[0]])
+    return lambda machine: machine.push(machine.memo[unpack.unpack(machine.take(unpack.size))[0]])
+
+
+def _top(machine: Machine) -> Any:
+    value = machine.pop()
+    machine.push(value)
+    return value
 
 
 def _put(layout: str) -> Act:
@@ -239,22 +145,22 @@ def _put(layout: str) -> Act:
 
     def act(machine: Machine) -> None:
         (index,) = unpack.unpack(machine.take(unpack.size))
-        machine.memo[index] = _value(machine.stack[-1])
+        machine.memo[index] = _top(machine)
 
     return act
 
 
 def _memoize(machine: Machine) -> None:
-    machine.memo[len(machine.memo)] = _value(machine.stack[-1])
+    machine.memo[len(machine.memo)] = _top(machine)
 
 
 def _global(machine: Machine) -> None:
-    machine.stack.append(_named(machine, machine.line(), machine.line()))
+    machine.push(_named(machine, machine.line(), machine.line()))
 
 
 def _stack_global(machine: Machine) -> None:
-    name, module = machine.stack.pop(), machine.stack.pop()
-    machine.stack.append(_named(machine, module, name))
+    name, module = machine.pop(), machine.pop()
+    machine.push(_named(machine, module, name))
 
 
 def _named(machine: Machine, module: Any, name: Any) -> object:
@@ -275,26 +181,26 @@ def _call(machine: Machine, function: object, args: object) -> object:
 
 
 def _reduce(machine: Machine) -> None:
-    args, function = machine.stack.pop(), machine.stack.pop()
-    machine.stack.append(_call(machine, function, args))
+    args, function = machine.pop(), machine.pop()
+    machine.push(_call(machine, function, args))
 
 
 def _new_with_names(machine: Machine) -> None:
-    machine.stack.pop()  # arguments by name: what is in the table takes none
+    machine.pop()  # arguments by name: what is in the table takes none
     _reduce(machine)
 
 
 def _build(machine: Machine) -> None:
     """Keep an object's attributes: only an inert one has any; a dict's, such as _metadata, are left out."""
-    state = _value(machine.stack.pop())
-    if isinstance(target := machine.stack[-1], Inert):
+    state = machine.pop()
+    if isinstance(target := _top(machine), Inert):
         target.state = state
     elif not isinstance(target, dict):
         raise ValueError("only an object has attributes")
 
 
 def _persistent(machine: Machine) -> None:
-    machine.stack.append(machine.builder.persistent(_value(machine.stack.pop())))
+    machine.push(machine.builder.persistent(machine.pop()))
 
 
 INSTRUCTIONS: Mapping[bytes, Act] = {
@@ -350,3 +256,31 @@ INSTRUCTIONS: Mapping[bytes, Act] = {
     b"b": _build,
     b"Q": _persistent,
 }
+
+
+def read_pickle(
+    data: bytes, builder: Builder, start: int = 0, most: int = MAX_INSTRUCTIONS
+) -> tuple[object, int]:
+    """Carry out the instructions of one pickle, and return its value and where it ends.
+
+    Args:
+        data: Bytes that hold it.
+        builder: What gives its calls their meaning.
+        start: Its first byte.
+        most: Instructions that are carried out.
+
+    Raises:
+        PickleFault: if an instruction is unknown or impossible, or there are too many.
+    """
+    machine = Machine(data, builder, start)
+    for _ in range(most):
+        code = machine.take(1)
+        if code != STOP and code not in INSTRUCTIONS:
+            raise PickleFault(f"has the instruction {code!r}, which PyTorch never writes")
+        try:
+            if code == STOP:
+                return machine.pop(), machine.place
+            INSTRUCTIONS[code](machine)
+        except (IndexError, KeyError, ValueError, TypeError, struct.error) as exc:
+            raise PickleFault(f"has an impossible instruction at byte {machine.place}") from exc
+    raise PickleFault(f"has more than {most} instructions")

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpt_onnx.checkpoint.archive_pickle import Inert, Named, PickleFault
+from gpt_onnx.checkpoint.archive_machine import Inert, Named, PickleFault
 from gpt_onnx.checkpoint.archive_zip import Extent
 
 STORAGE_DTYPES: Mapping[str, str] = {
@@ -184,9 +184,13 @@ def _of_type(function: object, kind: object, args: object, *_: object) -> object
     return Inert(f"a tensor of the class {kind}")
 
 
-def _dict(*args: object) -> object:
-    """Return a dict of pairs; OrderedDict() and defaultdict(list) have none."""
-    return {}
+def _dict(pairs: object = None, *_: object) -> object:
+    """Return a dict of pairs, which Python 2 gave as lists; OrderedDict() and defaultdict(list) have none."""
+    if not isinstance(pairs, list):
+        return {}
+    if not all(isinstance(pair, list | tuple) and len(pair) == 2 and type(pair[0]) is str for pair in pairs):
+        return Inert("collections.OrderedDict")
+    return dict(pairs)
 
 
 def _first(*args: object) -> object:
@@ -217,9 +221,9 @@ CALLS: Mapping[str, Callable[..., object]] = {
 
 @dataclass(frozen=True, slots=True)
 class TensorBuilder:
-    """A builder of tensors; ``locate`` finds the bytes of a storage, or gives None where they come later."""
+    """A builder of tensors; ``locate`` finds a storage by its key, elements and bytes of each."""
 
-    locate: Callable[[str, int], Extent | None]
+    locate: Callable[[str, int, int], Extent | None]
 
     def name(self, named: Named) -> object:
         """See Builder: what would run a program elsewhere is refused, to warn of the file."""
@@ -254,7 +258,7 @@ class TensorBuilder:
             return Inert("a tensor on the device meta, without values")
         if kind.name not in STORAGE_DTYPES:
             if size := OTHER_STORAGES.get(kind.name):
-                self.locate(key, count * size)
+                self.locate(key, count, size)
             return Inert(f"a tensor of the storage type {kind}")
         dtype = STORAGE_DTYPES[kind.name]
-        return Storage(key, dtype, count, self.locate(key, count * ITEM_SIZES[dtype]))
+        return Storage(key, dtype, count, self.locate(key, count, ITEM_SIZES[dtype]))

@@ -84,5 +84,5 @@ class ValueReader:
         if flat.size != tensor.span:
             raise CheckpointError(f"{self.path} has become shorter; it was being written: read it again.")
         if whole:
-            _checked(self.path, extent, zlib.crc32(flat.view(np.uint8)))
+            _checked(self.path, extent, zlib.crc32(flat.view(np.uint8).data))
         return flat
