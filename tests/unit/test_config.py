@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from gpt_onnx.config import SYNONYMS, GPTConfig, read_json_object
 from gpt_onnx.errors import ConfigError
+from gpt_onnx.rope import RopeScaling
 
 SIZES: dict[str, Any] = {"vocab_size": 100, "context_length": 32, "n_embd": 24, "n_layer": 2, "n_head": 4}
 
@@ -48,6 +49,60 @@ def test_a_dictionary_round_trip_through_json_is_exact() -> None:
     assert GPTConfig.from_dict(json.loads(json.dumps(made.to_dict()))) == made
 
 
+@pytest.mark.parametrize(
+    "scaling",
+    [
+        None,
+        RopeScaling(kind="linear", factor=2.5),
+        RopeScaling(
+            kind="llama3",
+            factor=8.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_context_length=8192,
+        ),
+    ],
+)
+def test_a_dictionary_round_trip_keeps_how_frequencies_are_scaled(scaling: RopeScaling | None) -> None:
+    made = config(position="rotary", norm="rmsnorm", activation="swiglu", rope_scaling=scaling, rope_size=4)
+    assert GPTConfig.from_dict(json.loads(json.dumps(made.to_dict()))) == made
+
+
+def test_biases_follow_the_one_for_all_unless_they_are_named() -> None:
+    def biases(made: GPTConfig) -> tuple[bool, ...]:
+        return made.proj_bias, made.mlp_bias, made.norm_bias
+
+    assert biases(config()) == (True, True, True)
+    assert biases(config(bias=False)) == (False, False, False)
+    assert biases(config(bias=False, mlp_bias=True)) == (False, True, False)
+    assert biases(config(norm="rmsnorm")) == (True, True, False)
+
+
+def test_in_a_copy_what_followed_another_field_follows_it_still() -> None:
+    made = config(mlp_bias=False).replace(bias=False)
+    assert (made.proj_bias, made.mlp_bias, made.norm_bias) == (False, False, False)
+    assert config(mlp_bias=False).replace(bias=True).mlp_bias is False
+    assert config().replace(norm="rmsnorm").norm_bias is False
+    assert config(norm="rmsnorm").replace(norm="layernorm").norm_bias is True
+    assert config().replace(head_size=12).rope_size == 12
+    assert config(rope_size=4).replace(head_size=12).rope_size == 4
+
+
+@pytest.mark.parametrize(
+    ("changes", "scale"),
+    [
+        ({}, 6**-0.5),
+        ({"head_size": 16}, 0.25),
+        ({"head_size": 16, "attention_scale": "n_embd"}, 24**-0.5),
+        ({"attention_scale": 0.3}, 0.3),
+        ({"attention_scale_by_layer": True}, 6**-0.5 / 3),
+        ({"attention_scale": 1, "attention_scale_by_layer": True}, 1 / 3),
+    ],
+)
+def test_the_scale_of_the_third_layers_scores(changes: dict[str, Any], scale: float) -> None:
+    assert config(**changes).score_scale(2) == pytest.approx(scale, rel=1e-15)
+
+
 @given(data=st.data())
 def test_any_choice_of_synonyms_gives_the_same_configuration(data: st.DataObject) -> None:
     made = config(n_kv_head=2, tie_embeddings=False)
@@ -71,8 +126,10 @@ def test_a_synonym_beside_its_name_must_agree_with_it() -> None:
 
 
 def test_an_unknown_key_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"here\.json has the unknown key 'n_embed'; known are activation"):
-        GPTConfig.from_dict(SIZES | {"n_embed": 24}, origin="here.json")
+    with pytest.raises(
+        ConfigError, match=r"here\.json has the unknown key 'n_head_count'; known are activation"
+    ):
+        GPTConfig.from_dict(SIZES | {"n_head_count": 4}, origin="here.json")
 
 
 @pytest.mark.parametrize("name", SIZES)
@@ -93,9 +150,26 @@ def test_a_missing_key_is_named(name: str) -> None:
         ({"n_head": 5}, "n_embd = 24 is not a multiple of n_head = 5; change one, or set head_size"),
         ({"n_kv_head": 3}, "n_head = 4 is not a multiple of n_kv_head = 3"),
         ({"n_embd": 25, "head_size": 8}, "n_embd is 25; sinusoidal positions pair sines with cosines"),
-        ({"position": "rotary"}, "position is 'rotary'; known are sinusoidal, learned"),
-        ({"activation": "silu"}, "activation is 'silu'"),
-        ({"norm": "rmsnorm"}, "norm is 'rmsnorm'"),
+        ({"position": "xpos"}, "position is 'xpos'; known are sinusoidal, learned, rotary, alibi"),
+        ({"activation": "relu2"}, "activation is 'relu2'; known are relu, gelu"),
+        ({"norm": "batchnorm"}, "norm is 'batchnorm'; known are layernorm, rmsnorm"),
+        ({"norm_order": "sandwich"}, "norm_order is 'sandwich'; known are pre, post"),
+        ({"sinusoidal_style": "split"}, "sinusoidal_style is 'split'; known are interleaved, concatenated"),
+        ({"rope_style": "pairs"}, "rope_style is 'pairs'; known are half, interleaved"),
+        ({"norm": "rmsnorm", "norm_bias": True}, "an rmsnorm has no bias"),
+        ({"final_norm": 1}, "final_norm is 1; it must be true or false"),
+        ({"attention_scale": "d_ff"}, "attention_scale is 'd_ff'; it must be a number"),
+        ({"attention_scale": 0.0}, "attention_scale is 0.0"),
+        ({"attention_scale_by_layer": "yes"}, "attention_scale_by_layer is 'yes'"),
+        ({"rope_theta": 1.0}, "rope_theta is 1.0; it must be a number between 1 and"),
+        ({"rope_size": 0}, "rope_size is 0; it must be an integer from 1"),
+        ({"position": "rotary", "rope_size": 3}, "rope_size is 3; rotary positions turn pairs"),
+        ({"position": "rotary", "rope_size": 8}, "rope_size is 8; .* at most head_size = 6"),
+        ({"rope_scaling": {"kind": "linear"}}, "rope_scaling is .*; it must be a table or absent"),
+        (
+            {"position": "rotary", "rope_size": 2, "rope_scaling": RopeScaling(kind="ntk", factor=2)},
+            "rope_size is 2; scaling of the kind ntk needs at least 4",
+        ),
         ({"bias": 1}, "bias is 1; it must be true or false"),
         ({"norm_eps": 0.0}, "norm_eps is 0.0"),
         ({"norm_eps": float("nan")}, "norm_eps is nan"),

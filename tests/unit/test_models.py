@@ -12,7 +12,7 @@ import gpt_onnx
 from gpt_onnx.checkpoint import load_model, read_checkpoint
 from gpt_onnx.config import GPTConfig, named_config, named_configs
 from gpt_onnx.errors import ConfigError
-from gpt_onnx.model import GPT
+from gpt_onnx.model import GPT, skeleton
 from gpt_onnx.train.evaluate import bits_per_byte, mean_loss
 
 FOLDER = Path(gpt_onnx.__file__).resolve().parent.parent / "models"
@@ -32,11 +32,15 @@ def parameters(config: GPTConfig) -> int:
 
 def by_hand(config: GPTConfig) -> int:
     """Count from the sizes: embedding, positions, blocks of attention, feed-forward and norms, last norm."""
-    d, inner = config.n_embd, config.d_ff
-    attention = d * 3 * d + (3 * d if config.qkv_bias else 0) + d * d + d
-    block = attention + d * inner + inner + inner * d + d + 4 * d
+    d, inner, packed = config.n_embd, config.d_ff, config.qkv_size
+    attention = d * packed + (packed if config.qkv_bias else 0) + d * d + (d if config.bias else 0)
+    feed_forward = d * inner + inner * d + (inner + d if config.bias else 0)
+    if config.activation == "swiglu":
+        feed_forward += d * inner
+    norm = d if config.norm == "rmsnorm" else 2 * d
     table = config.context_length * d if config.position == "learned" else 0
-    return config.vocab_size * d + table + config.n_layer * block + 2 * d
+    block = attention + feed_forward + 2 * norm
+    return config.vocab_size * d + table + config.n_layer * block + norm
 
 
 @pytest.mark.parametrize("name", PARAMETERS)
@@ -58,12 +62,20 @@ def test_every_count_follows_from_the_sizes(name: str) -> None:
 
 def test_every_configuration_has_a_twin_with_the_other_positions() -> None:
     twins = {"sotu": "sotu-learned", **{name: f"{name}-sinusoidal" for name in (*PARAMETERS, "gpt3")}}
-    assert sorted([*twins, *twins.values()]) == named_configs()
+    assert sorted([*twins, *twins.values(), "sotu-rotary"]) == named_configs()
     for name, twin in twins.items():
         one, other = named_config(name), named_config(twin)
         assert {one.position, other.position} == {"sinusoidal", "learned"}
         learned, formula = sorted((one, other), key=lambda config: config.position)
         assert parameters(learned) - parameters(formula) == one.context_length * one.n_embd
+
+
+def test_the_rotary_configuration_has_the_size_of_the_shipped_one_and_llamas_parts() -> None:
+    config = named_config("sotu-rotary")
+    assert parameters(config) == 5_475_584
+    names = set(skeleton(config).state_dict())
+    assert "h.5.mlp.c_gate.weight" in names
+    assert not any(name.endswith("bias") or name.startswith("wpe") for name in names)
 
 
 @pytest.mark.parametrize("name", named_configs())
