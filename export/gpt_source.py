@@ -162,7 +162,10 @@ class GptSource:
             config=checkpoint.config,
             read=checkpoint.numpy,
             reference=lambda: GptReference.of_weights(
-                checkpoint.config, checkpoint.tensor, is_original=checkpoint.is_original
+                checkpoint.config,
+                checkpoint.tensor,
+                is_original=checkpoint.is_original,
+                padded_vocab_size=checkpoint.padded_vocab_size,
             ),
             sha256=lambda: checkpoint.sha256,
             tokenizer=checkpoint.tokenizer,
