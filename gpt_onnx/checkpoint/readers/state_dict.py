@@ -1,0 +1,192 @@
+"""A state dict of one's own: its tensors, with the configuration and the names that the user gives.
+
+Read are files of ``torch.save(model.state_dict(), path)`` or of a dict that holds one under a usual name,
+and files of safetensors and of ``np.savez``. Without ``--names`` the tables that are known here are tried,
+and one is taken only if it leaves nothing over on either side. What tensors cannot say is asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from gpt_onnx.checkpoint.archive import LazyTensor, is_archive, read_archive, state_dict_of
+from gpt_onnx.checkpoint.assembly import Reading, assembled, question_sheet, reading_of
+from gpt_onnx.checkpoint.checkpoint import Checkpoint
+from gpt_onnx.checkpoint.leftovers import listed
+from gpt_onnx.checkpoint.names import OURS, Name, Naming
+from gpt_onnx.checkpoint.names_file import read_names
+from gpt_onnx.checkpoint.naming import matches_of
+from gpt_onnx.checkpoint.npz_store import NpzStore, is_npz
+from gpt_onnx.checkpoint.readers import hf_gpt2, hf_llama
+from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
+from gpt_onnx.checkpoint.renamed_store import bare_name, without_prefixes
+from gpt_onnx.checkpoint.safetensors_store import SafetensorsStore
+from gpt_onnx.checkpoint.spellings import is_mask, spelled
+from gpt_onnx.checkpoint.store import Store
+from gpt_onnx.checkpoint.stored_tables import is_causal
+from gpt_onnx.checkpoint.torch_store import TorchStore
+from gpt_onnx.errors import CheckpointError, GptOnnxError, InputError
+
+KIND = "state dict"
+HOLDERS = ("model", "state_dict", "model_state_dict", "module", "net", "weights", "params")
+"""Under which of these a saved dict may hold the state dict."""
+REMEDY = "name the tensors in a table and give it with --names FILE"
+_HEAD = Name("lm_head.weight", "lm_head.weight")
+OWN = Naming(tuple(Name(name, name) for name in OURS))
+
+
+def _is_state(value: object) -> bool:
+    return isinstance(value, dict) and any(isinstance(child, LazyTensor) for child in value.values())
+
+
+def _state(root: object, path: Path) -> dict[str, LazyTensor]:
+    """Find the state dict in what was saved.
+
+    Raises:
+        CheckpointError: if there is none, or there are several.
+    """
+    if _is_state(root) or not isinstance(root, dict):
+        return state_dict_of(root, path)
+    found = [key for key in HOLDERS if _is_state(root.get(key))]
+    if not found:
+        raise CheckpointError(
+            f"{path} holds a dict without tensors, and none under {', '.join(HOLDERS)}; save the weights "
+            "with torch.save(model.state_dict(), path)."
+        )
+    if len(found) > 1:
+        raise CheckpointError(f"{path} holds tensors under {' and '.join(found)}; save one state dict alone.")
+    return state_dict_of(root[found[0]], path, found[0])
+
+
+def _from_torch(path: Path) -> Store:
+    return TorchStore(path, _state(read_archive(path).root, path))
+
+
+def _from_safetensors(path: Path) -> Store:
+    return SafetensorsStore(path, floats_only=False)
+
+
+def _is_safetensors(path: Path) -> bool:
+    return path.suffix.lower() == ".safetensors"
+
+
+FORMS: tuple[tuple[Callable[[Path], bool], Callable[[Path], Store]], ...] = (
+    (_is_safetensors, _from_safetensors),
+    (is_npz, NpzStore),
+    (is_archive, _from_torch),
+)
+"""How a file is known, and what opens it; an npz is a zip, as files of torch.save are, and comes first."""
+
+
+def recognises(path: Path) -> bool:
+    """Whether it is a file of tensors; readers that know more of theirs have looked at it before."""
+    return path.is_file() and any(knows(path) for knows, _ in FORMS)
+
+
+def _under(naming: Naming, prefix: str) -> Naming:
+    names = (Name(prefix + name.theirs, name.ours, name.transposed) for name in naming.names)
+    return Naming(tuple(names), tuple(prefix + text for text in naming.ignored))
+
+
+def _bare(naming: Naming, store: Store) -> Naming:
+    """Return the user's table without the prefixes that were taken off the store's names, or as it is."""
+    if any(matches_of(naming, store.tensors)):
+        return naming
+    names = (replace(name, theirs=bare_name(name.theirs).removeprefix("module.")) for name in naming.names)
+    ignored = (bare_name(text).removeprefix("module.") for text in naming.ignored)
+    return Naming(tuple(names), tuple(ignored))
+
+
+def _tables(store: Store) -> Iterator[tuple[str, Naming]]:
+    """Yield every table that is known here, with the name of its program."""
+    yield "gpt-onnx", OWN
+    for prefix in ("transformer.", ""):
+        family = _under(hf_gpt2.NAMING, prefix)
+        yield "Hugging Face's gpt2", Naming((*family.names, _HEAD), family.ignored)
+    for prefix in ("model.", ""):
+        family = _under(hf_llama.NAMING, prefix)
+        yield "Hugging Face's llama", Naming((*family.names, _HEAD), family.ignored)
+    found = spelled(store.tensors)
+    if not found.unknown and not found.clashes:
+        yield "the usual words", found.naming
+
+
+def _why_not(store: Store) -> str:
+    """Say why no table fits: what the lists of usual words do not know."""
+    found = spelled(store.tensors)
+    unknown = {name: store.tensors[name].shape for name in found.unknown}
+    said = [*found.clashes, *([f"no name is known of {listed(unknown, {})}"] if unknown else [])]
+    return "; ".join(said) or "no table of names that is known here fits"
+
+
+def _by_tables(store: Store) -> Reading:
+    """Try the tables; take what leaves nothing over.
+
+    Raises:
+        InputError: if none fits, or two do and differ.
+    """
+    readings: dict[str, Reading] = {}
+    reasons: dict[str, str] = {}
+    for program, naming in _tables(store):
+        try:
+            reading = reading_of(store, naming)
+        except GptOnnxError as exc:
+            reasons[program] = str(exc).removeprefix(f"{store.path}: ").removesuffix(".")
+            continue
+        matches = matches_of(reading.naming, store.tensors)
+        if not any(matches == matches_of(other.naming, store.tensors) for other in readings.values()):
+            readings[program] = reading
+    if not readings:
+        reason = reasons.get("the usual words") or _why_not(store)
+        raise InputError(f"{store.path}: {reason}; {REMEDY}.")
+    if len(readings) > 1:
+        raise InputError(f"{store.path} may have the names of {' or of '.join(readings)}; {REMEDY}.")
+    (found,) = readings.items()
+    program, reading = found
+    return replace(reading, notes=(*reading.notes, f"Its tensors have the names of {program}."))
+
+
+def _check_masks(store: Store) -> None:
+    """See that stored masks are causal; the layers' are alike, and one of each shape is read.
+
+    Raises:
+        CheckpointError: naming one that is not.
+    """
+    masks = {store.tensors[name].shape: name for name in store.tensors if is_mask(name)}
+    for name in masks.values():
+        if not is_causal(store.read(name)):
+            raise CheckpointError(
+                f"{store.path}: {name} is called a mask and is not causal; a GPT's lets each token see "
+                "itself and all that is before it."
+            )
+
+
+def _understood(path: Path, options: ReadOptions) -> Reading:
+    store = without_prefixes(next(opens for knows, opens in FORMS if knows(path))(path))
+    if not store.tensors:
+        raise CheckpointError(f"{path} holds no tensor of floating point; weights were expected.")
+    if options.names is not None:
+        return reading_of(store, _bare(read_names(options.names), store))
+    _check_masks(store)
+    return _by_tables(store)
+
+
+def read(path: Path, options: ReadOptions) -> Checkpoint:
+    """See Reader."""
+    return assembled(_understood(path, options), options, path=path, kind=KIND)
+
+
+def template(path: Path, options: ReadOptions) -> str:
+    """See Reader."""
+    return question_sheet(_understood(path, options), options, path=path)
+
+
+READER = Reader(
+    kind=KIND,
+    summary="a state dict in a file of torch.save, safetensors or np.savez, with --config and --names",
+    recognises=recognises,
+    read=read,
+    template=template,
+)
