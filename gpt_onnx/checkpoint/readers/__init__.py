@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from gpt_onnx.checkpoint.readers import gguf, hf_folder, libtorch, own
+from gpt_onnx.checkpoint.readers import gguf, hf_folder, libtorch, own, state_dict
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
 
 READERS: tuple[Reader, ...] = (
     hf_folder.READER,
     gguf.READER,
     libtorch.READER,
+    state_dict.READER,
     own.READER,
 )
 """In the order in which they look; our own is last, as it asks for the names of two files alone."""
