@@ -130,6 +130,7 @@ class ModuleReference:
     """
 
     is_original = True
+    padded_vocab_size: int | None = None
     shares_prefixes = False
 
     def __init__(self, module: nn.Module, *, name: str | None = None) -> None:

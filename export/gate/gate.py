@@ -30,7 +30,8 @@ from .folders import without_folders
 from .greedy import greedy_cases
 from .nudged import COUNT
 from .oracle import Oracle, TooDear
-from .original import Original, original_cases, read_original
+from .original import original_cases
+from .original_file import Original, read_original
 from .padding import padding_cases
 from .reference import Draft, Reference, Refused
 from .report import GateReport, Outcome
@@ -229,7 +230,7 @@ def run_gate(
     texts = texts_of(bundle) if texts is None else texts
     original: Original | None = None
     if reference_file is not None:
-        original = read_original(reference_file, facts)
+        original = read_original(reference_file, facts, reference.padded_vocab_size)
     setting = setting_of(engine, facts, reference, level, texts)
     cases = [case for check in CHECKS for case in check(setting)]
     cases += client_cases(

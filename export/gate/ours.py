@@ -39,19 +39,23 @@ class GptReference:
 
     def __init__(self, gpt: GPT, *, is_original: bool = True) -> None:
         self.is_original = is_original
+        self.padded_vocab_size: int | None = None
         self._use(Weights.of_gpt(gpt))
 
     @classmethod
-    def of_weights(cls, config: GPTConfig, read: Read, *, is_original: bool) -> GptReference:
+    def of_weights(
+        cls, config: GPTConfig, read: Read, *, is_original: bool, padded_vocab_size: int | None = None
+    ) -> GptReference:
         """Take weights that are read one at a time.
 
         Args:
             config: What the model is made of.
             read: Reads one by its name in ``GPT.state_dict``.
             is_original: See Reference.
+            padded_vocab_size: See Reference.
         """
         reference = cls.__new__(cls)
-        reference.is_original = is_original
+        reference.is_original, reference.padded_vocab_size = is_original, padded_vocab_size
         reference._use(Weights(skeleton(config), read))
         return reference
 

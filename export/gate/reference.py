@@ -59,6 +59,11 @@ class Reference(Protocol):
         ...
 
     @property
+    def padded_vocab_size(self) -> int | None:
+        """Tokens of its own head, where the last of them are padding that the graph has not."""
+        ...
+
+    @property
     def causal(self) -> bool:
         """Whether a token's logits depend on nothing after it."""
         ...

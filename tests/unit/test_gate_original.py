@@ -14,7 +14,8 @@ from safetensors.numpy import save_file
 
 from gpt_onnx.errors import InputError
 from gpt_onnx.export.gate.cases import Facts
-from gpt_onnx.export.gate.original import read_original, widened
+from gpt_onnx.export.gate.original import widened
+from gpt_onnx.export.gate.original_file import read_original
 from gpt_onnx.export.gate.tolerance import Unit
 
 VOCAB = 13
