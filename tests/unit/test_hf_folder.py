@@ -470,7 +470,7 @@ def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
     refused(folder, "no weights: none of model.safetensors, .*tf_model.h5 is of another program")
     (folder / "tf_model.h5").rename(folder / "pytorch_model.bin")
     (folder / "config.json").unlink()
-    refused(folder, "has weights and no config.json")
+    refused(folder, "has no config.json, which says")
     (folder / "adapter_config.json").write_text("{}")
     refused(folder, "an adapter that changes another model's weights")
 

@@ -79,7 +79,8 @@ def _read_config(path: Path) -> dict[str, Any]:
         )
     if not (path / CONFIG_FILE).exists():
         raise CheckpointError(
-            f"{path} has weights and no {CONFIG_FILE}, which says what they are; fetch it as well."
+            f"{path} has no {CONFIG_FILE}, which says what its weights are; fetch it as well, or name the "
+            "file of weights, with --config and --names."
         )
     return read_json_object(path / CONFIG_FILE)
 
@@ -142,7 +143,7 @@ def read(path: Path, options: ReadOptions) -> Checkpoint:
 
 READER = Reader(
     kind=KIND,
-    summary=f"a folder of Hugging Face ({', '.join(FAMILIES)}) with {CONFIG_FILE} and weights",
+    summary=f"a {KIND} ({', '.join(FAMILIES)})",
     recognises=recognises,
     read=read,
 )
