@@ -10,6 +10,17 @@ if __name__ != "gpt_onnx.export":
 
 from .options import ExportOptions
 from .pipeline import BundleReport, export_bundle
+from .plan import ExportPlan, plan_export
+from .source import config_template
 from .targets import TARGETS, Target
 
-__all__ = ["TARGETS", "BundleReport", "ExportOptions", "Target", "export_bundle"]
+__all__ = [
+    "TARGETS",
+    "BundleReport",
+    "ExportOptions",
+    "ExportPlan",
+    "Target",
+    "config_template",
+    "export_bundle",
+    "plan_export",
+]

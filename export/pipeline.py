@@ -44,19 +44,22 @@ def _silent(step: str, done: int, total: int) -> None:
     """Report progress to nobody."""
 
 
-def _check_paths(destination: object, options: ExportOptions) -> None:
-    """Refuse paths that cannot be used, before any work is done.
+def check_reference(options: ExportOptions) -> None:
+    """Refuse a reference file that is not there, before any work is done.
 
     Raises:
-        InputError: if the destination is no path, or there is no reference file.
+        InputError: if it is not there.
     """
-    if not isinstance(destination, str | os.PathLike) or not str(destination):
-        raise InputError(f"the destination is {destination!r}; name the folder to make.")
     if options.reference is not None and not Path(options.reference).is_file():
         raise InputError(
             f"the reference file {options.reference} does not exist; it holds input_ids and logits that the "
             "original program wrote."
         )
+
+
+def _check_destination(destination: object) -> None:
+    if not isinstance(destination, str | os.PathLike) or not str(destination):
+        raise InputError(f"the destination is {destination!r}; name the folder to make.")
 
 
 def export_bundle(
@@ -78,7 +81,8 @@ def export_bundle(
         BundleError: if the destination cannot be written.
     """
     chosen = options_of(options)
-    _check_paths(destination, chosen)
+    _check_destination(destination)
+    check_reference(chosen)
     source = resolve(module_or_path, chosen)
     with publishing(destination, overwrite=chosen.overwrite) as staging:
         rewrites, payload = write_graphs(source, chosen, staging, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeGuard
 
@@ -10,7 +11,9 @@ import torch
 from torch import nn
 
 from gpt_onnx.checkpoint import find_shipped, read_checkpoint
+from gpt_onnx.checkpoint.reader import find_reader
 from gpt_onnx.checkpoint.reader import kinds as readable_kinds
+from gpt_onnx.checkpoint.readers import ReadOptions
 from gpt_onnx.errors import CheckpointError, InputError
 from gpt_onnx.model import GPT, skeleton
 
@@ -74,16 +77,51 @@ def _found(source: str | Path | None) -> Path:
     return shipped
 
 
-def _of_path(source: str | Path | None, options: ExportOptions) -> Source:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """A source, and what it was recognised as."""
+
+    source: Source
+    kind: str
+    """E.g. "nanoGPT checkpoint", or "torch.nn.Module (MyGPT)"."""
+    is_original: bool
+    """Whether it is the very program whose numbers count; False: it is our reading of another program's."""
+
+
+def _of_code(named: str, options: ExportOptions) -> Found:
+    module = load_module(named)
+    found = of_module(module, options)
+    found.name = Path(named.rpartition(":")[0]).stem
+    return Found(source=found, kind=_module_kind(module), is_original=True)
+
+
+def _module_kind(module: nn.Module) -> str:
+    return f"torch.nn.Module ({type(module).__name__})"
+
+
+def _of_path(source: str | Path | None, options: ExportOptions) -> Found:
     if source is not None and names_code(str(source)):
-        found = of_module(load_module(str(source)), options)
-        found.name = Path(str(source).rpartition(":")[0]).stem
-        return found
-    return GptSource.of_checkpoint(
-        read_checkpoint(
-            _found(source), tokenizer=options.tokenizer, config=options.config, names=options.names
-        )
+        return _of_code(str(source), options)
+    checkpoint = read_checkpoint(
+        _found(source), tokenizer=options.tokenizer, config=options.config, names=options.names
     )
+    return Found(
+        source=GptSource.of_checkpoint(checkpoint),
+        kind=checkpoint.kind,
+        is_original=checkpoint.is_original,
+    )
+
+
+def look_at(source: SourceLike, options: ExportOptions) -> Found:
+    """Find out what a source is, and its kind; see ``resolve``."""
+    if isinstance(source, nn.Module):
+        found = Found(source=of_module(source, options), kind=_module_kind(source), is_original=True)
+    elif isinstance(source, str | Path | None):
+        found = _of_path(source, options)
+    else:
+        raise InputError(f"the source is a {type(source).__name__}; name {kinds()}.")
+    check_tokenizer(found.source.tokenizer, found.source.model_info(options).vocab_size)
+    return found
 
 
 def resolve(source: SourceLike, options: ExportOptions) -> Source:
@@ -98,8 +136,23 @@ def resolve(source: SourceLike, options: ExportOptions) -> Source:
         CheckpointError: if it is a checkpoint that cannot be used.
         ExportError: if it is Python code that does not give a usable module.
     """
-    if not isinstance(source, nn.Module | str | Path | None):
-        raise InputError(f"the source is a {type(source).__name__}; name {kinds()}.")
-    found = of_module(source, options) if isinstance(source, nn.Module) else _of_path(source, options)
-    check_tokenizer(found.tokenizer, found.model_info(options).vocab_size)
-    return found
+    return look_at(source, options).source
+
+
+def _path(value: Path | str | None) -> Path | None:
+    return None if value is None else Path(value)
+
+
+def config_template(source: SourceLike, options: ExportOptions) -> str | None:
+    """Return the text of a --config file for a source that needs one and has none; None for others.
+
+    Raises:
+        CheckpointError, InputError: if the source cannot be understood.
+    """
+    if isinstance(source, nn.Module) or options.config is not None:
+        return None
+    if source is not None and names_code(str(source)):
+        return None
+    path = _found(source)
+    reader = find_reader(path)
+    return reader.template(path, ReadOptions(names=_path(options.names))) if reader.template else None

@@ -22,7 +22,8 @@ from numpy.typing import NDArray
 
 from gpt_onnx.bundle import replacing
 from gpt_onnx.checkpoint.checkpoint import Checkpoint
-from gpt_onnx.checkpoint.layout import CONFIG_FILE, WEIGHTS_FILE, expected_shapes
+from gpt_onnx.checkpoint.generation import GENERATION_FILE
+from gpt_onnx.checkpoint.layout import CONFIG_FILE, CONVERTED_FROM, WEIGHTS_FILE, expected_shapes
 from gpt_onnx.checkpoint.reader import read_checkpoint
 from gpt_onnx.checkpoint.recipe import Floats
 from gpt_onnx.checkpoint.rounding import STORES, as_stored, check_store
@@ -34,7 +35,6 @@ from gpt_onnx.checkpoint.writers._parts import Part, parts_of
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import BundleError, CheckpointError, InputError
 
-GENERATION_FILE = "generation_config.json"
 WRITTEN = (CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, GENERATION_FILE)
 """Every file that a conversion may write; a folder with others in it is not replaced."""
 
@@ -116,6 +116,11 @@ def _notes(checkpoint: Checkpoint, layout: Layout, missing: list[str]) -> tuple[
     return (*checkpoint.notes, added)
 
 
+def _metadata(checkpoint: Checkpoint) -> dict[str, str]:
+    """Mark weights that another program trained: reading them back is still no reading of that program."""
+    return {"format": "pt"} | ({} if checkpoint.is_original else {CONVERTED_FROM: checkpoint.kind})
+
+
 def check_folder(folder: Path, overwrite: bool) -> None:
     """Refuse a destination that must not be replaced.
 
@@ -192,7 +197,7 @@ def convert_checkpoint(
     with _publishing(Path(destination), overwrite) as staging:
         for name, text in texts.items():
             (staging / name).write_text(text, encoding="utf-8")
-        write_entries(staging / WEIGHTS_FILE, entries, {"format": "pt"}, progress)
+        write_entries(staging / WEIGHTS_FILE, entries, _metadata(checkpoint), progress)
         nbytes = sum(file.stat().st_size for file in staging.iterdir())
     return ConvertReport(
         path=Path(destination),

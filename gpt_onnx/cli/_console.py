@@ -17,6 +17,7 @@ from gpt_onnx.cli._streams import drop, say
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.table import Table
 
 MIN_WIDTH = 80  # columns of a table
 
@@ -69,6 +70,16 @@ def table_console() -> Console:
 
     console = Console()
     return console if console.width >= MIN_WIDTH else Console(width=MIN_WIDTH)
+
+
+def print_tables(*tables: Table) -> None:
+    """Print tables on stdout, an empty line between them and no blanks at the ends of lines."""
+    console = table_console()
+    with console.capture() as capture:
+        for index, table in enumerate(tables):
+            console.print("\n" * (index > 0), end="")
+            console.print(table, highlight=False)
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 @contextmanager

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -59,7 +60,7 @@ def command(source: str, output: Path, as_json: bool, **options: Any) -> None:
     from gpt_onnx.checkpoint.convert import convert_checkpoint
 
     with progress_bars() as show:
-        told = {"progress": lambda done, total: show("write", done, total)} if show else {}
+        told: dict[str, Any] = {"progress": partial(show, "write")} if show else {}
         report = convert_checkpoint(source, output, **told, **options)
     for line in report.notes:
         note(f"Note: {line}")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpt_onnx.cli._console import note, table_console
+from gpt_onnx.cli._console import note, print_tables, table_console
 from gpt_onnx.cli._options import (
     config_option,
     json_option,
@@ -19,6 +19,7 @@ from gpt_onnx.cli._options import (
     tokenizer_option,
 )
 from gpt_onnx.cli._progress import progress_bars
+from gpt_onnx.original import original_words
 
 if TYPE_CHECKING:
     from gpt_onnx.export import BundleReport
@@ -99,21 +100,37 @@ def default_name(source: str | None) -> str:
     metavar="FILE",
     help="input_ids and logits that the original program wrote (safetensors, npz, pt), compared as well.",
 )
-def command(source: str | None, output: Path | None, as_json: bool, **options: Any) -> None:
+@click.option(
+    "--dry-run",
+    is_flag=True,
+    help="Say what was recognised and what it would take; write nothing.",
+)
+def command(source: str | None, output: Path | None, as_json: bool, dry_run: bool, **options: Any) -> None:
     """Export a GPT to a bundle, if it computes the same numbers.
 
-    SOURCE is a checkpoint folder (config.json and model.safetensors), or FILE.py:NAME, a torch.nn.Module or a
-    function that returns one; that runs the code in FILE.py. Without SOURCE, inside a clone, it is the model
-    that ships.
+    SOURCE is a folder of Hugging Face (gpt2, llama and their like), a ckpt.pt of nanoGPT, a file that a C++
+    program wrote with LibTorch, a .gguf file, a state dict, our own checkpoint, or FILE.py:NAME, a
+    torch.nn.Module or a function that returns one; that runs the code in FILE.py. Without SOURCE, inside a
+    clone, it is the model that ships.
+
+    \b
+    gpt-onnx export ckpt.pt --dry-run
+    gpt-onnx export gpt.pt --dry-run > gpt.toml          # where tensors cannot say all: questions
+    gpt-onnx export gpt.pt --config gpt.toml --reference logits.npz
 
     Exit code 3 means that graph and model disagree; nothing is published then.
-    """
-    from gpt_onnx.export import export_bundle
+    """  # noqa: D301  # click takes the character, not the two letters, for "do not wrap"
     from gpt_onnx.export.user_code import code_file
 
     destination = output or Path(default_name(source))
     if source is not None and (file := code_file(source)):
         note(f"Running the code in {file}.")
+    (_dry_run if dry_run else _export)(source, destination, as_json, options)
+
+
+def _export(source: str | None, destination: Path, as_json: bool, options: dict[str, Any]) -> None:
+    from gpt_onnx.export import export_bundle
+
     with progress_bars() as progress:
         told = {"progress": progress} if progress else {}
         report = export_bundle(source, destination, **told, **options)
@@ -121,6 +138,29 @@ def command(source: str | None, output: Path | None, as_json: bool, **options: A
         click.echo(json.dumps(describe(report), sort_keys=True))
     else:
         _print(report)
+
+
+def _dry_run(source: str | None, destination: Path, as_json: bool, options: dict[str, Any]) -> None:
+    """Print what an export would make, or the questions that the source leaves open."""
+    from gpt_onnx.export import ExportOptions, config_template, plan_export
+
+    template = config_template(source, ExportOptions(**options))
+    if template is not None:
+        note(
+            f"{source} does not tell all of its configuration: answer the questions in this file and give it "
+            "with --config FILE."
+        )
+        click.echo(json.dumps({"config_template": template}) if as_json else template, nl=as_json)
+        return
+    plan = plan_export(source, **options)
+    if as_json:
+        click.echo(json.dumps({"path": str(destination)} | plan.to_json()))
+        return
+    from gpt_onnx.cli._plan_table import fact_table, precision_table
+
+    print_tables(fact_table(plan, str(destination)), precision_table(plan))
+    for line in plan.notes:
+        click.echo(f"Note: {line}")
 
 
 def describe(report: BundleReport) -> dict[str, Any]:
@@ -151,6 +191,9 @@ def _print(report: BundleReport) -> None:
         table_console().print(parity_table(report.gate.rows))
     for line in report.notes:
         click.echo(f"Note: {line}")
+    if not manifest.compared_with_original:
+        words = original_words(checked=manifest.checked, compared=False)
+        click.echo(f"Note: it was {words}.")
     checked = "checked" if manifest.checked else "NOT checked"
     click.echo(
         f"{report.path}: {manifest.model.parameters:,} parameters, {report.nbytes:,} bytes, {checked} "

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpt_onnx.cli._options import bundle_argument, json_option, no_hash_option
+from gpt_onnx.cli._units import in_units
+from gpt_onnx.original import original_words
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -26,16 +28,6 @@ _LAYER = re.compile(r"(?<=\.)([0-9]+)(?=\.)")
 def clean(value: object) -> str:
     """Return one line of printable text: a file must not move the cursor."""
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in str(value))
-
-
-def in_units(size: int) -> str:
-    """Return bytes for people, e.g. ``1,536 B``, ``23.4 MB``."""
-    if size < 10_000:
-        return f"{size:,} B"
-    for unit, power in (("kB", 1_000), ("MB", 1_000_000)):
-        if size < 1_000 * power:
-            return f"{size / power:.1f} {unit}"
-    return f"{size / 1_000_000_000:.2f} GB"
 
 
 def _checks(facts: Facts) -> str:
@@ -78,7 +70,6 @@ def _cache(facts: Facts) -> str:
 def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield what is said in one line each."""
     model = facts["model"]
-    original = "compared with" if facts["compared_with_original"] else "never compared with"
     yield "target", f"{facts['target']}, {facts['precision']}"
     yield "layout", _layout(facts)
     yield "opset / IR", f"{facts['opset']} / {facts['ir_version']}"
@@ -86,7 +77,7 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "positions", _positions(model)
     yield "cache", _cache(facts)
     yield "parity", _checks(facts)
-    yield "original", f"{original} numbers that the original program wrote"
+    yield "original", original_words(checked=facts["checked"], compared=facts["compared_with_original"])
     yield "files", f"{facts['files']['count']}, {facts['files']['verified']} verified"
     yield "versions", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
 

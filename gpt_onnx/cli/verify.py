@@ -21,6 +21,7 @@ from gpt_onnx.cli._options import (
     threads_option,
 )
 from gpt_onnx.errors import InputError, ParityError
+from gpt_onnx.original import original_words
 
 if TYPE_CHECKING:
     from gpt_onnx.bundle import Manifest
@@ -67,12 +68,8 @@ def caveats(manifest: Manifest) -> list[str]:
     """Return what a reader of the result must know about how the bundle was made."""
     if not manifest.checked:
         return ["This bundle was made with --check none: it was never compared with its model."]
-    if not manifest.compared_with_original and manifest.graph.attention != "traced":
-        return [
-            "It was compared with the model that gpt-onnx reads from the checkpoint, not with numbers that "
-            "the program that trained it wrote."
-        ]
-    return []
+    words = original_words(checked=True, compared=manifest.compared_with_original)
+    return [] if manifest.compared_with_original else [f"It was {words}."]
 
 
 def _print(report: VerifyReport, gate: GateReport | None) -> None:

@@ -13,7 +13,8 @@ import pytest
 from click.testing import CliRunner
 
 from gpt_onnx.bundle import Manifest, seal
-from gpt_onnx.cli.inspect import collapsed, command, in_units
+from gpt_onnx.cli._units import in_units
+from gpt_onnx.cli.inspect import collapsed, command
 from gpt_onnx.errors import BundleError
 
 BundleMaker = Callable[..., Path]
@@ -90,7 +91,7 @@ def test_people_read_a_table(make_bundle: BundleMaker) -> None:
         "parameters 352, vocabulary 11",
         "cache 256 B a token (2 layers, 2 heads of 8)",
         "parity checked",
-        "original never compared with numbers that the original program wrote",
+        "original not compared with the original program: export it again with --reference FILE",
         "files 4, sizes and SHA-256 verified",
         "versions onnx 1.20.0, torch 2.13.0",
         "input past_key_values.{0..1}.key float32 batch_size, 2, past_sequence_length, 8",
@@ -121,7 +122,7 @@ def test_what_was_not_checked_says_so(
     path = make_bundle(checked=False)
     assert "NOT checked against PyTorch" in _text(path)
     seal(path, make_manifest(compared_with_original=True))
-    assert "original    compared with numbers that the original program wrote" in _text(path)
+    assert "original    compared with the original program" in _text(path)
 
 
 @pytest.mark.parametrize("parity", [{}, {"summary": 3, "level": 7}, {"summary": {"cases": "many"}}])

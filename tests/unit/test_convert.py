@@ -78,7 +78,9 @@ def our_logits(folder: Path, ids: torch.Tensor) -> torch.Tensor:
 def their_logits(folder: Path, ids: torch.Tensor) -> torch.Tensor:
     from transformers import AutoModelForCausalLM
 
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float64, attn_implementation="eager")
+    model: Any = AutoModelForCausalLM.from_pretrained(
+        folder, dtype=torch.float64, attn_implementation="eager"
+    )
     with torch.no_grad():
         logits: torch.Tensor = model.eval()(ids).logits
     return logits
@@ -132,8 +134,17 @@ def test_there_and_back_no_bit_changes(tmp_path: Path, family: str) -> None:
     if family == "gpt2":
         model = GPT2LMHeadModel(GPT2Config(vocab_size=61, n_positions=32, n_embd=24, n_layer=2, n_head=4))
     else:
-        sizes = {"hidden_size": 24, "intermediate_size": 40, "num_hidden_layers": 2, "vocab_size": 61}
-        heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": 32}
+        sizes: dict[str, Any] = {
+            "hidden_size": 24,
+            "intermediate_size": 40,
+            "num_hidden_layers": 2,
+            "vocab_size": 61,
+        }
+        heads: dict[str, Any] = {
+            "num_attention_heads": 4,
+            "num_key_value_heads": 2,
+            "max_position_embeddings": 32,
+        }
         model = LlamaForCausalLM(LlamaConfig(**sizes, **heads))
     model.save_pretrained(tmp_path / "first")
     convert_checkpoint(tmp_path / "first", tmp_path / "ours")

@@ -1,6 +1,6 @@
 """Our own checkpoint: a folder with ``config.json`` (GPTConfig), ``model.safetensors`` and a tokenizer.
 
-The configuration is read first; then the names and shapes of the weights, from the file's header alone, are
+``generation_config.json`` is read where there is one. The configuration is read first; then the names and shapes of the weights, from the file's header alone, are
 held against the model that it describes.
 """
 
@@ -9,7 +9,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpt_onnx.checkpoint.checkpoint import Checkpoint
-from gpt_onnx.checkpoint.layout import CONFIG_FILE, WEIGHTS_FILE, expected_shapes
+from gpt_onnx.checkpoint.generation import read_generation
+from gpt_onnx.checkpoint.layout import CONFIG_FILE, CONVERTED_FROM, WEIGHTS_FILE, expected_shapes
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions, find_tokenizer, refuse_options
 from gpt_onnx.checkpoint.recipe import Recipe, check_recipes
 from gpt_onnx.checkpoint.safetensors_store import SafetensorsStore
@@ -30,6 +31,7 @@ def read(path: Path, options: ReadOptions) -> Checkpoint:
     store = SafetensorsStore(path / WEIGHTS_FILE)
     recipes = {name: Recipe.of(name, *shape) for name, shape in expected_shapes(config).items()}
     check_recipes(store, recipes)
+    generation, beyond = read_generation(path, {}, config.vocab_size)
     return Checkpoint(
         path=path,
         kind=KIND,
@@ -37,7 +39,7 @@ def read(path: Path, options: ReadOptions) -> Checkpoint:
         store=store,
         recipes=recipes,
         tokenizer=find_tokenizer(path, options.tokenizer, config),
-        is_original=True,
+        is_original=CONVERTED_FROM not in store.metadata,
     )
 
 

@@ -1,0 +1,161 @@
+"""What an export would make, told without making it: ``gpt-onnx export --dry-run``.
+
+>>> plan = plan_export("models/sotu", target="portable")
+>>> plan.kind, plan.parameters
+('gpt-onnx checkpoint', 5783040)
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from gpt_onnx.checkpoint.layout import expected_shapes
+from gpt_onnx.config import GPTConfig
+
+from .footprint import PRECISIONS, Shapes, memory_of_gpt, memory_of_module, weight_bytes
+from .gpt_source import Source
+from .graphs import check_frozen_length
+from .options import ExportOptions, options_of
+from .pipeline import check_reference
+from .source import Found, SourceLike, look_at
+
+REQUIRED = ("vocab_size", "context_length", "n_embd", "n_layer", "n_head")
+NOT_COMPARED = (
+    "It will not be compared with the original program's own numbers; --reference FILE does so, a file of "
+    "input_ids and logits that the program wrote."
+)
+NOT_CHECKED = "It will not be compared with its model (--check none)."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PrecisionPlan:
+    """What the weights would take in one precision."""
+
+    precision: str
+    weights_bytes: int
+    """Of the file of weights."""
+    cache_bytes_per_token: int | None
+    """For one sequence; None where the graph has no cache."""
+    cache_bytes_at_context: int | None
+    """For one sequence of context_length tokens."""
+    written: bool
+    """Whether this version writes it; else it is an estimate."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportPlan:
+    """What was recognised, and what it would become."""
+
+    name: str
+    kind: str
+    """What the source was recognised as."""
+    config: GPTConfig | None
+    """None for a module whose inner structure is not known."""
+    parameters: int
+    vocab_size: int
+    context_length: int | None
+    tokenizer: bool
+    chat_template: bool
+    generation: Mapping[str, Any]
+    """What the source says about generation, in the words of generation_config.json."""
+    target: str
+    layout: str
+    check: str
+    precisions: tuple[PrecisionPlan, ...]
+    peak_bytes: int
+    """Memory of the export's process at its peak, with --check none; an estimate."""
+    peak_bytes_checked: int
+    """The same with the gate."""
+    notes: tuple[str, ...]
+    """Sentences that the user should read."""
+
+    @property
+    def told_config(self) -> dict[str, Any]:
+        """Return the fields of the configuration that are not the plain defaults."""
+        if self.config is None:
+            return {}
+        values = self.config.to_dict()
+        usual = GPTConfig(**{name: values[name] for name in REQUIRED}).to_dict()
+        return {key: value for key, value in values.items() if key in REQUIRED or value != usual[key]}
+
+    def to_json(self) -> dict[str, Any]:
+        """Return everything as JSON values, the configuration whole."""
+        values = {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
+        return values | {
+            "config": None if self.config is None else self.config.to_dict(),
+            "generation": dict(self.generation),
+            "precisions": [dataclasses.asdict(precision) for precision in self.precisions],
+            "notes": list(self.notes),
+        }
+
+
+def _shapes(source: Source) -> Shapes:
+    """Return the shape of every weight that the bundle stores, each once."""
+    if source.config is not None:
+        return expected_shapes(source.config)
+    return {name: source.weight(name).shape for name in dict.fromkeys(source.parameter_names().values())}
+
+
+def _precisions(source: Source, options: ExportOptions, shapes: Shapes) -> tuple[PrecisionPlan, ...]:
+    info = source.model_info(options)
+    numbers = 2 * info.n_layer * info.n_kv_head * info.cache_head_size if options.kv_cache else 0
+    length = options.frozen("seq_len") or info.context_length
+    return tuple(
+        PrecisionPlan(
+            precision=precision.name,
+            weights_bytes=weight_bytes(shapes, precision),
+            cache_bytes_per_token=numbers * precision.cache_bytes or None,
+            cache_bytes_at_context=numbers * precision.cache_bytes * (length or 0) or None,
+            written=precision.written,
+        )
+        for precision in PRECISIONS
+    )
+
+
+def _notes(found: Found, options: ExportOptions) -> tuple[str, ...]:
+    notes = list(found.source.notes)
+    if options.check == "none":
+        notes.append(NOT_CHECKED)
+    elif options.reference is None and not found.is_original:
+        notes.append(NOT_COMPARED)
+    return tuple(notes)
+
+
+def plan_export(source: SourceLike, **options: Any) -> ExportPlan:
+    """Look at a source and say what an export would make of it; nothing is written, and no weight is kept.
+
+    Args:
+        source: As for ``export_bundle``.
+        **options: Fields of ExportOptions.
+
+    Raises:
+        ConfigError, InputError, CheckpointError, ExportError: as ``export_bundle`` would before its work.
+    """
+    chosen = options_of(options)
+    check_reference(chosen)
+    found = look_at(source, chosen)
+    model = found.source
+    info, shapes = model.model_info(chosen), _shapes(model)
+    check_frozen_length(chosen, info.position_limit)
+    memory = memory_of_module if model.config is None else memory_of_gpt
+    return ExportPlan(
+        name=model.name,
+        kind=found.kind,
+        config=model.config,
+        parameters=info.parameters,
+        vocab_size=info.vocab_size,
+        context_length=info.context_length,
+        tokenizer=model.tokenizer is not None,
+        chat_template=model.tokenizer is not None and bool(model.tokenizer.config.get("chat_template")),
+        generation=dict(model.generation),
+        target=chosen.target,
+        layout=chosen.layout if model.config is not None else "plain",
+        check=chosen.check,
+        precisions=_precisions(model, chosen, shapes),
+        peak_bytes=memory(shapes, checked=False),
+        peak_bytes_checked=memory(shapes, checked=True),
+        notes=_notes(found, chosen),
+    )

@@ -1,0 +1,147 @@
+"""A plan of an export: its numbers against the export itself, and what it says of the source."""
+
+from __future__ import annotations
+
+import json
+import math
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from gpt_onnx.checkpoint import write_checkpoint
+from gpt_onnx.config import GPTConfig
+from gpt_onnx.errors import CheckpointError, ExportError, InputError
+from gpt_onnx.export import ExportPlan, export_bundle, plan_export
+from gpt_onnx.export.footprint import PRECISIONS, data_bytes, weight_bytes
+from gpt_onnx.model import GPT
+
+SHIPPED = Path(__file__).parents[2] / "models" / "sotu"
+DATA = "onnx/model.onnx_data"
+TINY: dict[str, Any] = {"vocab_size": 97, "context_length": 64, "n_embd": 48, "n_layer": 2, "n_head": 4}
+
+
+@pytest.fixture(scope="module")
+def shipped() -> ExportPlan:
+    return plan_export(SHIPPED)
+
+
+def test_what_was_recognised_is_said(shipped: ExportPlan) -> None:
+    assert (shipped.name, shipped.kind, shipped.parameters) == ("sotu", "gpt-onnx checkpoint", 5783040)
+    assert shipped.tokenizer
+    assert not shipped.chat_template
+    assert shipped.told_config == {
+        "vocab_size": 4096,
+        "context_length": 512,
+        "n_embd": 256,
+        "n_layer": 6,
+        "n_head": 4,
+        "embedding_scale": "sqrt",
+    }
+
+
+def test_the_plan_is_json(shipped: ExportPlan) -> None:
+    told = json.loads(json.dumps(shipped.to_json()))
+    assert told["config"]["d_ff"] == 1024
+    assert [line["precision"] for line in told["precisions"]] == ["fp32", "fp16", "int8", "int4"]
+
+
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+@pytest.mark.parametrize("changes", [{}, {"n_kv_head": 2, "tie_embeddings": False}, {"position": "learned"}])
+def test_the_file_of_weights_and_the_cache_are_as_planned(
+    tmp_path: Path, target: str, changes: dict[str, Any]
+) -> None:
+    gpt = GPT(GPTConfig.from_dict(TINY | changes)).eval()
+    plan = plan_export(gpt, target=target)
+    report = export_bundle(gpt, tmp_path / "b", target=target, check="none")
+    assert plan.precisions[0].weights_bytes == (tmp_path / "b" / DATA).stat().st_size
+    info = report.manifest.model
+    numbers = 2 * info.n_layer * info.n_kv_head * info.cache_head_size
+    assert plan.precisions[0].cache_bytes_per_token == 4 * numbers
+    assert plan.precisions[0].cache_bytes_at_context == 4 * numbers * 64
+    assert plan.parameters == info.parameters
+
+
+def test_large_weights_are_planned_with_their_padding(tmp_path: Path) -> None:
+    export_bundle(SHIPPED, tmp_path / "b", check="none")
+    assert plan_export(SHIPPED).precisions[0].weights_bytes == (tmp_path / "b" / DATA).stat().st_size
+
+
+def test_estimates_are_what_such_weights_take() -> None:
+    shapes = {"wte.weight": (64, 32), "wpe.weight": (16, 32), "ln_f.weight": (32,)}
+    other, matrix = 16 * 32 + 32, 64 * 32
+    sizes = {precision.name: weight_bytes(shapes, precision) for precision in PRECISIONS}
+    assert sizes["fp16"] == 2 * (matrix + other)
+    assert sizes["int8"] == matrix + 4 * matrix // 32 + 4 * other
+    assert sizes["int4"] == matrix // 2 + 4 * matrix // 32 + 4 * other
+    assert sizes["fp32"] == data_bytes(shapes) == 4 * (matrix + 16 * 32)  # 32 numbers go into the graph
+    assert [precision.name for precision in PRECISIONS if precision.written] == ["fp32"]
+
+
+def test_a_module_of_ones_own_has_no_cache(tmp_path: Path) -> None:
+    class Mine(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.out = nn.Embedding(50, 64), nn.Linear(64, 50)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            x = self.table(ids)
+            logits: torch.Tensor = self.out(x + x.cumsum(1))
+            return logits
+
+    torch.manual_seed(0)
+    module = Mine().eval()
+    plan = plan_export(module)
+    assert (plan.kind, plan.layout, plan.config) == ("torch.nn.Module (Mine)", "plain", None)
+    assert plan.parameters == 50 * 64 * 2 + 50
+    assert plan.precisions[0].cache_bytes_per_token is None
+    export_bundle(module, tmp_path / "b", check="none")
+    assert plan.precisions[0].weights_bytes == (tmp_path / "b" / DATA).stat().st_size
+
+
+def test_what_will_not_be_compared_is_noted(tmp_path: Path) -> None:
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    config = GPT2Config(vocab_size=61, n_positions=32, n_embd=24, n_layer=2, n_head=4, bos_token_id=0)
+    GPT2LMHeadModel(config).save_pretrained(tmp_path / "hf")
+    plan = plan_export(tmp_path / "hf")
+    assert plan.kind == "Hugging Face folder (gpt2)"
+    assert "--reference FILE does so" in plan.notes[-1]
+    assert "--check none" in plan_export(tmp_path / "hf", check="none").notes[-1]
+    assert not any("compared" in note for note in plan_export(SHIPPED).notes)
+    assert plan.generation["bos_token_id"] == 0
+
+
+def test_a_plan_refuses_what_the_export_would(tmp_path: Path) -> None:
+    with pytest.raises(CheckpointError, match="does not exist"):
+        plan_export(tmp_path / "absent")
+    with pytest.raises(InputError, match="the reference file"):
+        plan_export(SHIPPED, reference=tmp_path / "absent.npz")
+    with pytest.raises(InputError, match="tells its own configuration"):
+        plan_export(SHIPPED, names=tmp_path / "names.toml")
+    with pytest.raises(ExportError, match="freeze at most 64"):
+        plan_export(GPT(GPTConfig.from_dict(TINY | {"position": "learned"})), seq_len=65)
+
+
+PEAK = """
+import resource, subprocess, sys
+done = subprocess.run([sys.executable, "-m", "gpt_onnx", "export", *sys.argv[1:]], capture_output=True)
+assert done.returncode == 0, done.stderr
+print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024)
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the unit of the peak memory is another one elsewhere")
+def test_the_memory_of_an_export_is_as_planned(tmp_path: Path) -> None:
+    config = GPTConfig(vocab_size=60000, context_length=64, n_embd=512, n_layer=1, n_head=8)
+    write_checkpoint(tmp_path / "wide", config, GPT(config).state_dict())
+    out = ["-o", str(tmp_path / "bundle"), "--check", "none"]
+    command = [sys.executable, "-c", PEAK, str(tmp_path / "wide"), *out]
+    peak = int(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    planned = plan_export(tmp_path / "wide").peak_bytes
+    assert 1 / 1.6 < planned / peak < 1.6
+    assert math.prod((60000, 512)) * 4 < peak  # the embedding is what takes the memory here
