@@ -7,6 +7,8 @@ from gpt_onnx.model import skeleton
 
 CONFIG_FILE = "config.json"
 WEIGHTS_FILE = "model.safetensors"
+CONVERTED_FROM = "converted_from"
+"""In the metadata of the weights: what another program's checkpoint was, from which they were converted."""
 
 
 def expected_shapes(config: GPTConfig) -> dict[str, tuple[int, ...]]:

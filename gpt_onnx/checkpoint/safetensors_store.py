@@ -26,7 +26,7 @@ class SafetensorsStore:
 
     def __init__(self, path: Path, *, floats_only: bool = True) -> None:
         header = read_header(path, floats_only=floats_only)
-        self.path = path
+        self.path, self.metadata = path, header.metadata
         self.files = (path,)
         self.tensors: Mapping[str, TensorInfo] = header.tensors
         self.others: Mapping[str, TensorInfo] = header.others

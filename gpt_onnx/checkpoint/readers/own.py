@@ -1,7 +1,7 @@
 """Our own checkpoint: a folder with ``config.json`` (GPTConfig), ``model.safetensors`` and a tokenizer.
 
-``generation_config.json`` is read where there is one. The configuration is read first; then the names and shapes of the weights, from the file's header alone, are
-held against the model that it describes.
+The configuration is read first; then the names and shapes of the weights, from the file's header alone, are
+held against the model that it describes. ``generation_config.json`` is read where there is one.
 """
 
 from __future__ import annotations
@@ -39,6 +39,8 @@ def read(path: Path, options: ReadOptions) -> Checkpoint:
         store=store,
         recipes=recipes,
         tokenizer=find_tokenizer(path, options.tokenizer, config),
+        generation=generation,
+        notes=beyond,
         is_original=CONVERTED_FROM not in store.metadata,
     )
 
