@@ -36,6 +36,9 @@ class Inert:
     state: Any = None
     """What its attributes would have been set to; a dict for the modules of TorchScript."""
 
+    def __repr__(self) -> str:  # what it holds may be nested without end
+        return f"<{self.of[:200]}>"
+
 
 class Builder(Protocol):
     """What gives the calls of a pickle their meaning."""

@@ -1,0 +1,59 @@
+"""State dicts as training programs save them: what a file holds, and masks beside weights."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from gpt_onnx.checkpoint.archive import LazyTensor, is_archive, read_archive
+from gpt_onnx.checkpoint.archive_values import ValueReader
+from gpt_onnx.checkpoint.renamed_store import bare_names
+from gpt_onnx.checkpoint.stored_tables import is_causal
+from gpt_onnx.errors import CheckpointError, GptOnnxError
+
+
+def root_of(path: Path) -> object:
+    """Return what a file of torch.save holds; None where it is none, or damaged. Never raises."""
+    if not path.is_file() or not is_archive(path):
+        return None
+    try:
+        archive = read_archive(path)
+    except GptOnnxError:
+        return None
+    return archive.root if archive.kind == "torch" else None
+
+
+def names_in(root: object) -> frozenset[str]:
+    """Return the names of a state dict's tensors, without prefixes; none where it is another value."""
+    if not isinstance(root, dict):
+        return frozenset()
+    names = (name for name, value in root.items() if isinstance(name, str) and isinstance(value, LazyTensor))
+    try:
+        return frozenset(bare_names(names))
+    except GptOnnxError:
+        return frozenset()
+
+
+def without_prefixes(tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]:
+    """Return a state dict under its names without what torch.compile and DataParallel put before them.
+
+    Raises:
+        CheckpointError: if two names become one.
+    """
+    return {short: tensors[name] for short, name in bare_names(tensors).items()}
+
+
+def check_masks(path: Path, tensors: Mapping[str, LazyTensor], names: Iterable[str]) -> None:
+    """See that stored masks are causal; those of one shape are alike, and one of them is read.
+
+    Raises:
+        CheckpointError: naming the mask.
+    """
+    values = ValueReader(path)
+    masks = {tensors[name].shape: name for name in names}
+    for name in masks.values():
+        if not is_causal(values.read(tensors[name])):
+            raise CheckpointError(
+                f"{path}: {name} is a mask that is not causal; a GPT's lets each token see itself and all "
+                "that is before it."
+            )
