@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from gpt_onnx.checkpoint.readers import gguf, hf_folder, libtorch, own, state_dict
+from gpt_onnx.checkpoint.readers import gguf, hf_folder, libtorch, mingpt, nanochat, nanogpt, own, state_dict
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
 
 READERS: tuple[Reader, ...] = (
     hf_folder.READER,
     gguf.READER,
     libtorch.READER,
+    nanogpt.READER,
+    mingpt.READER,
+    nanochat.READER,
     state_dict.READER,
     own.READER,
 )

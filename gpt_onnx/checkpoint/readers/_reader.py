@@ -33,7 +33,7 @@ class Reader:
     kind: str
     """What it is called, e.g. "nanoGPT checkpoint"."""
     summary: str
-    """What it looks like, for the message that lists what can be read."""
+    """What it looks like, for the message that lists what can be read; empty where all of it is refused."""
     recognises: Callable[[Path], bool]
     """Whether a source is of this kind; looks, and never raises for a source of another kind."""
     read: Callable[[Path, ReadOptions], Checkpoint]
