@@ -45,7 +45,7 @@ NOT_CAUSAL = (
 )
 
 
-class _ModuleReference(ModuleReference):
+class ModuleOfUser(ModuleReference):
     """The module as the gate runs it: its prints go to stderr, and it cannot end the process."""
 
     def compute(self, ids: Ids) -> Truth:
@@ -69,7 +69,7 @@ class ModuleSource:
     generation: Mapping[str, Any] = MappingProxyType({})
 
     def __init__(self, module: nn.Module, options: ExportOptions) -> None:
-        self.name = _snake_case(type(module).__name__)
+        self.name = snake_case(type(module).__name__)
         self.module = module
         described = None if options.config is None else read_config(options.config)
         with module_code("it was looked at"):
@@ -147,7 +147,7 @@ class ModuleSource:
     def reference(self) -> Reference:
         """See Source."""
         with module_code("it was copied to float64"):
-            return _ModuleReference(self.module, name=self.name)
+            return ModuleOfUser(self.module, name=self.name)
 
     def sha256(self) -> str:
         """See Source."""
@@ -232,5 +232,6 @@ def _share_tied(model: ir.Model, wrapped: nn.Module) -> None:
             del initializers[name]
 
 
-def _snake_case(name: str) -> str:
+def snake_case(name: str) -> str:
+    """Return a class's name as one of a file."""
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()

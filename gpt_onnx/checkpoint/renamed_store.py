@@ -7,11 +7,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt_onnx.checkpoint.names import Naming
+from gpt_onnx.checkpoint.naming import matches_of
 from gpt_onnx.checkpoint.store import Store, Stored
 from gpt_onnx.errors import CheckpointError
 
@@ -68,3 +71,15 @@ def without_prefixes(store: Store) -> Store:
     """
     names = bare_names(store.tensors)
     return store if all(name == own for name, own in names.items()) else RenamedStore(store, names)
+
+
+def _without(pattern: str) -> str:
+    return bare_name(pattern).removeprefix(WRAPPED)
+
+
+def bare_table(naming: Naming, store: Store) -> Naming:
+    """Return a table for a store without prefixes: as it is where it fits so, else without them too."""
+    if any(matches_of(naming, store.tensors)):
+        return naming
+    names = (replace(name, theirs=_without(name.theirs)) for name in naming.names)
+    return Naming(tuple(names), tuple(_without(text) for text in naming.ignored))

@@ -21,7 +21,7 @@ from gpt_onnx.checkpoint.naming import matches_of
 from gpt_onnx.checkpoint.npz_store import NpzStore, is_npz
 from gpt_onnx.checkpoint.readers import hf_gpt2, hf_llama
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
-from gpt_onnx.checkpoint.renamed_store import bare_name, without_prefixes
+from gpt_onnx.checkpoint.renamed_store import bare_table, without_prefixes
 from gpt_onnx.checkpoint.safetensors_store import SafetensorsStore
 from gpt_onnx.checkpoint.spellings import is_mask, spelled
 from gpt_onnx.checkpoint.store import Store
@@ -88,15 +88,6 @@ def recognises(path: Path) -> bool:
 def _under(naming: Naming, prefix: str) -> Naming:
     names = (Name(prefix + name.theirs, name.ours, name.transposed) for name in naming.names)
     return Naming(tuple(names), tuple(prefix + text for text in naming.ignored))
-
-
-def _bare(naming: Naming, store: Store) -> Naming:
-    """Return the user's table without the prefixes that were taken off the store's names, or as it is."""
-    if any(matches_of(naming, store.tensors)):
-        return naming
-    names = (replace(name, theirs=bare_name(name.theirs).removeprefix("module.")) for name in naming.names)
-    ignored = (bare_name(text).removeprefix("module.") for text in naming.ignored)
-    return Naming(tuple(names), tuple(ignored))
 
 
 def _tables(store: Store) -> Iterator[tuple[str, Naming]]:
@@ -168,7 +159,7 @@ def _understood(path: Path, options: ReadOptions) -> Reading:
     if not store.tensors:
         raise CheckpointError(f"{path} holds no tensor of floating point; weights were expected.")
     if options.names is not None:
-        return reading_of(store, _bare(read_names(options.names), store))
+        return reading_of(store, bare_table(read_names(options.names), store))
     _check_masks(store)
     return _by_tables(store)
 

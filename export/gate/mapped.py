@@ -1,0 +1,78 @@
+"""A module whose weights were put into our GPT, as the reference: its logits, and our GPT's keys and values.
+
+    MappedReference(ModuleReference(module), GptReference(gpt))
+
+Logits are those of the user's own module in float64, in units of what float32 costs it. It has no cache that
+we know, so keys and values are those of our GPT with the same weights. Where it gives the logits of the last
+position alone, those of the positions before are our GPT's; each is the last of a shorter sequence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from .cases import Ids
+from .foreign import ModuleReference
+from .ours import GptReference
+from .reference import PLAIN, Draft, Units
+from .tolerance import FloatArray, RowErrors
+from .truth import Truth
+
+
+def _as_they_are(rows: FloatArray) -> FloatArray:
+    return rows
+
+
+def joined(theirs: Truth, ours: Truth) -> Truth:
+    """Return the module's logits with our keys and values.
+
+    Args:
+        theirs: Of the module: logits of all positions, or of the last alone.
+        ours: Of our GPT, on the same ids.
+    """
+    if not theirs.first:
+        return replace(theirs, caches=ours.caches)
+    before = ours.logits(slice(theirs.first))
+    errors = RowErrors.join([ours.errors.prefix(theirs.first), theirs.errors])
+    logits = np.concatenate([before, theirs.logits()])
+    return replace(theirs, first=0, hidden=logits, head=_as_they_are, errors=errors, caches=ours.caches)
+
+
+class MappedReference:
+    """See the module.
+
+    Args:
+        module: The user's.
+        gpt: Ours, with the same weights.
+    """
+
+    is_original = True
+    padded_vocab_size: int | None = None
+    causal = True  # as the graph is; a module that is not differs from it
+    shares_prefixes = False
+
+    def __init__(self, module: ModuleReference, gpt: GptReference) -> None:
+        self._module, self._gpt = module, gpt
+        self.name = module.name
+
+    @property
+    def dtype(self) -> str:
+        """See Reference."""
+        return self._module.dtype
+
+    def vocabulary(self, length: int) -> int:
+        """See Reference."""
+        return self._module.vocabulary(length)
+
+    def compute_all(self, sequences: Sequence[Ids], units: Units = PLAIN) -> list[Truth]:
+        """See Reference."""
+        theirs = self._module.compute_all(sequences, units)
+        ours = self._gpt.compute_all(sequences, units)
+        return [joined(their, our) for their, our in zip(theirs, ours, strict=True)]
+
+    def greedy(self, prompt: Ids, count: int, draft: Draft | None = None) -> Ids:
+        """See Reference."""
+        return self._module.greedy(prompt, count, draft)
