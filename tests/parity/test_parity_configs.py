@@ -6,14 +6,17 @@ the equations, and the ONNX reference evaluator on the portable graph.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx
 import pytest
+import torch
 from numpy.typing import NDArray
 from onnx.reference import ReferenceEvaluator
 from scipy.special import erf
@@ -22,6 +25,7 @@ from gpt_onnx.bundle import open_bundle
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.export.gate import GptReference, run_gate
 from gpt_onnx.model import GPT
+from gpt_onnx.rope import RopeScaling
 from gpt_onnx.runtime import OnnxGPT, Sampling
 
 Array = NDArray[np.float64]
@@ -51,6 +55,62 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "qkv_bias": True,
         "head_bias": True,
     },
+    "rotary, half, as Llama: rmsnorm, swiglu, grouped heads, no biases": {
+        "position": "rotary",
+        "norm": "rmsnorm",
+        "norm_eps": 1e-6,
+        "activation": "swiglu",
+        "d_ff": 40,
+        "bias": False,
+        "n_kv_head": 2,
+        "tie_embeddings": False,
+        "rope_scaling": RopeScaling(
+            kind="llama3",
+            factor=8.0,
+            low_freq_factor=1.0,
+            high_freq_factor=4.0,
+            original_context_length=48,
+        ),
+        "rope_theta": 500.0,
+    },
+    "rotary, interleaved and partial, as GPT-J: geglu, heads of 12, biased q k v": {
+        "position": "rotary",
+        "rope_style": "interleaved",
+        "rope_size": 6,
+        "n_head": 3,
+        "n_kv_head": 1,
+        "head_size": 12,
+        "activation": "geglu",
+        "qkv_bias": True,
+        "rope_scaling": RopeScaling(kind="ntk", factor=4.0),
+    },
+    "alibi, six heads, silu, scaled by layer": {
+        "position": "alibi",
+        "n_head": 6,
+        "n_kv_head": 3,
+        "head_size": 5,
+        "activation": "silu",
+        "attention_scale_by_layer": True,
+    },
+    "sinusoidal, sines before cosines, norms behind, no last norm": {
+        "sinusoidal_style": "concatenated",
+        "norm_order": "post",
+        "final_norm": False,
+        "activation": "geglu_tanh",
+        "attention_scale": "n_embd",
+        "mlp_bias": False,
+        "head_size": 12,
+    },
+    "rotary, half and partial, linear; rmsnorm with biased projections, learned scale": {
+        "position": "rotary",
+        "rope_size": 4,
+        "rope_scaling": RopeScaling(kind="linear", factor=2.5),
+        "norm": "rmsnorm",
+        "norm_order": "post",
+        "proj_bias": False,
+        "attention_scale": 0.3,
+        "head_bias": True,
+    },
 }
 LAYOUTS: dict[str, dict[str, Any]] = {
     "frozen with a cache": {"seq_len": 24, "batch_size": 2},
@@ -63,12 +123,57 @@ ACTIVATIONS: Mapping[str, Callable[[Array], Array]] = {
     "relu": lambda x: np.maximum(x, 0.0),
     "gelu": lambda x: x * (1 + erf(x / math.sqrt(2))) / 2,
     "gelu_tanh": lambda x: x * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))) / 2,
+    "silu": lambda x: x / (1 + np.exp(-x)),
 }
+GATES = {"swiglu": "silu", "geglu": "gelu", "geglu_tanh": "gelu_tanh"}
 
 
 def softmax(x: Array) -> Array:
     e = np.exp(x - x.max(axis=-1, keepdims=True))
     return np.asarray(e / e.sum(axis=-1, keepdims=True))
+
+
+def frequency(config: GPTConfig, pair: int) -> float:
+    """Radians a token, scaled as the programs do that trained such models."""
+    size, theta, scaling = config.rope_size, config.rope_theta, config.rope_scaling
+    plain = 1 / theta ** (2 * pair / size)
+    if scaling is None:
+        return plain
+    if scaling.kind == "linear":
+        return plain / scaling.factor
+    if scaling.kind == "ntk":
+        return 1 / (theta * scaling.factor ** (size / (size - 2))) ** (2 * pair / size)
+    low, high, length = scaling.low_freq_factor, scaling.high_freq_factor, scaling.original_context_length
+    assert low
+    assert high
+    assert length
+    wavelength = 2 * math.pi / plain
+    if wavelength > length / low:
+        return plain / scaling.factor
+    if wavelength < length / high:
+        return plain
+    smooth = (length / wavelength - low) / (high - low)
+    return (1 - smooth) * plain / scaling.factor + smooth * plain
+
+
+def turned(x: Array, config: GPTConfig) -> Array:
+    """Turn (S, D) by the angle of each position, one pair at a time ("RoFormer", equation 34)."""
+    out, half = x.copy(), config.rope_size // 2
+    for pair in range(half):
+        first, second = (pair, pair + half) if config.rope_style == "half" else (2 * pair, 2 * pair + 1)
+        angle = np.arange(len(x)) * frequency(config, pair)
+        out[:, first] = x[:, first] * np.cos(angle) - x[:, second] * np.sin(angle)
+        out[:, second] = x[:, second] * np.cos(angle) + x[:, first] * np.sin(angle)
+    return out
+
+
+def alibi_slopes(n_head: int) -> list[float]:
+    """Return the slopes as the authors' program does ("Train Short, Test Long")."""
+    if math.log2(n_head).is_integer():
+        start = 2 ** (-(2 ** -(math.log2(n_head) - 3)))
+        return [start * start**head for head in range(n_head)]
+    below = 2 ** math.floor(math.log2(n_head))
+    return alibi_slopes(below) + alibi_slopes(2 * below)[0::2][: n_head - below]
 
 
 class NumpyGPT:
@@ -81,39 +186,67 @@ class NumpyGPT:
         return x @ self.weights[f"{name}.weight"].T + self.weights.get(f"{name}.bias", np.float64(0))
 
     def norm(self, x: Array, name: str) -> Array:
-        centred = x - x.mean(axis=-1, keepdims=True)
-        scaled = centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + self.config.norm_eps)
-        return np.asarray(scaled * self.weights[f"{name}.weight"] + self.weights.get(f"{name}.bias", 0.0))
+        centre = 0.0 if self.config.norm == "rmsnorm" else x.mean(axis=-1, keepdims=True)
+        spread = np.sqrt(((x - centre) ** 2).mean(axis=-1, keepdims=True) + self.config.norm_eps)
+        return np.asarray(
+            (x - centre) / spread * self.weights[f"{name}.weight"] + self.weights.get(f"{name}.bias", 0.0)
+        )
 
     def positions(self, length: int) -> Array:
+        table = np.zeros((length, self.config.n_embd))
         if self.config.position == "learned":
             return self.weights["wpe.weight"][:length]
-        table = np.zeros((length, self.config.n_embd))
-        for pair in range(self.config.n_embd // 2):
+        if self.config.position != "sinusoidal":
+            return table
+        pairs = self.config.n_embd // 2
+        for pair in range(pairs):
             angle = np.arange(length) / 10000 ** (2 * pair / self.config.n_embd)
-            table[:, 2 * pair], table[:, 2 * pair + 1] = np.sin(angle), np.cos(angle)
+            apart = self.config.sinusoidal_style == "concatenated"
+            sine, cosine = (pair, pair + pairs) if apart else (2 * pair, 2 * pair + 1)
+            table[:, sine], table[:, cosine] = np.sin(angle), np.cos(angle)
         return table
 
-    def attention(self, x: Array, name: str) -> Array:
-        config, length = self.config, len(x)
+    def scale(self, layer: int) -> float:
+        sizes = {"head_size": self.config.head_size, "n_embd": self.config.n_embd}
+        chosen = self.config.attention_scale
+        scale = 1 / math.sqrt(sizes[chosen]) if isinstance(chosen, str) else chosen
+        return scale / (layer + 1) if self.config.attention_scale_by_layer else scale
+
+    def attention(self, x: Array, layer: int) -> Array:
+        config, length, name = self.config, len(x), f"h.{layer}.attn"
         packed = self.linear(x, f"{name}.c_attn").reshape(length, -1, config.head_size)
         keys, values = packed[:, config.n_head :][:, : config.n_kv_head], packed[:, -config.n_kv_head :]
+        turn = partial(turned, config=config) if config.position == "rotary" else np.asarray
+        slopes = alibi_slopes(config.n_head) if config.position == "alibi" else [0.0] * config.n_head
+        distance = np.arange(length)[None, :] - np.arange(length)[:, None]
         heads = []
         for head in range(config.n_head):
             shared = head * config.n_kv_head // config.n_head
-            scores = packed[:, head] @ keys[:, shared].T / math.sqrt(config.head_size)
+            scores = turn(packed[:, head]) @ turn(keys[:, shared]).T * self.scale(layer)
+            scores = scores + slopes[head] * distance
             scores[np.triu_indices(length, 1)] = -np.inf
             heads.append(softmax(scores) @ values[:, shared])
         return self.linear(np.concatenate(heads, axis=-1), f"{name}.c_proj")
+
+    def feed_forward(self, x: Array, layer: int) -> Array:
+        name, kind = f"h.{layer}.mlp", self.config.activation
+        hidden = self.linear(x, f"{name}.c_fc")
+        if kind in GATES:
+            hidden = ACTIVATIONS[GATES[kind]](self.linear(x, f"{name}.c_gate")) * hidden
+        else:
+            hidden = ACTIVATIONS[kind](hidden)
+        return self.linear(hidden, f"{name}.c_proj")
 
     def logits(self, ids: list[int]) -> Array:
         """(S, V)."""
         x = self.weights["wte.weight"][ids] * self.config.embedding_factor + self.positions(len(ids))
         for layer in range(self.config.n_layer):
-            x = x + self.attention(self.norm(x, f"h.{layer}.ln_1"), f"h.{layer}.attn")
-            hidden = self.linear(self.norm(x, f"h.{layer}.ln_2"), f"h.{layer}.mlp.c_fc")
-            x = x + self.linear(ACTIVATIONS[self.config.activation](hidden), f"h.{layer}.mlp.c_proj")
-        x = self.norm(x, "ln_f")
+            for branch, name in ((self.attention, "ln_1"), (self.feed_forward, "ln_2")):
+                if self.config.norm_order == "pre":
+                    x = x + branch(self.norm(x, f"h.{layer}.{name}"), layer)
+                else:
+                    x = self.norm(x + branch(x, layer), f"h.{layer}.{name}")
+        x = self.norm(x, "ln_f") if self.config.final_norm else x
         if self.config.tie_embeddings:
             return np.asarray(x @ self.weights["wte.weight"].T + self.weights.get("lm_head_bias", 0.0))
         return self.linear(x, "lm_head")
@@ -143,6 +276,16 @@ def exported(make_gpt: GptMaker, export_unchecked: Exporter) -> Callable[..., tu
 
 
 Exported = Callable[..., tuple[GPT, Path]]
+
+
+@pytest.mark.parametrize("config", CONFIGS)
+def test_the_model_in_float64_is_the_equations(make_gpt: GptMaker, config: str) -> None:
+    gpt = make_gpt(**CONFIGS[config])
+    ids = np.random.default_rng(1).integers(0, gpt.config.vocab_size, 40).tolist()
+    expected = numpy_gpt(gpt).logits(ids)
+    with torch.no_grad():
+        found = copy.deepcopy(gpt).double()(torch.tensor([ids]))[0][0].numpy()
+    assert relative_error(found, expected) < 1e-12
 
 
 @pytest.mark.parametrize("target", TARGETS)
