@@ -13,7 +13,7 @@ import gpt_onnx
 from gpt_onnx.bundle import GraphInfo, Manifest, seal
 
 from .build import DATA_FILE
-from .clients import config_json, genai_config_json, generation_config_json, special_ids
+from .clients import config_json, genai_config_json, generation_config_json, special_of
 from .gpt_source import Source
 from .options import ExportOptions
 from .readme import readme
@@ -71,13 +71,15 @@ def _manifest(source: Source, options: ExportOptions, staging: Path) -> Manifest
 def write_companions(source: Source, options: ExportOptions, staging: Path) -> Manifest:
     """Write all that is not a graph or evidence, and seal the bundle for the gate to load."""
     manifest = _manifest(source, options, staging)
-    special = special_ids(source.tokenizer)
+    generation = source.generation
+    special = special_of(source.tokenizer, generation)
     if manifest.graph.data is None:
         (staging / DATA_FILE).unlink()
     write_json(staging / "config.json", config_json(manifest, source.config, special))
-    write_json(staging / "generation_config.json", generation_config_json(special))
+    write_json(staging / "generation_config.json", generation_config_json(special, generation))
     if manifest.graph.layout == "dynamic" and source.config is not None:
-        write_json(staging / "genai_config.json", genai_config_json(manifest, source.config, special))
+        genai = genai_config_json(manifest, source.config, special, generation)
+        write_json(staging / "genai_config.json", genai)
     if source.tokenizer is not None:
         (staging / "tokenizer.json").write_text(source.tokenizer.definition, encoding="utf-8")
         write_json(staging / "tokenizer_config.json", source.tokenizer.config)

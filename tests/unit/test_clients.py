@@ -10,10 +10,20 @@ import pytest
 
 from gpt_onnx.checkpoint import TokenizerFiles
 from gpt_onnx.config import GPTConfig
-from gpt_onnx.export.clients import config_json, genai_config_json, generation_config_json, special_ids
+from gpt_onnx.export.clients import (
+    config_json,
+    genai_config_json,
+    generation_config_json,
+    special_ids,
+    special_of,
+)
 from gpt_onnx.export.readme import readme
+from gpt_onnx.rope import RopeScaling
+from gpt_onnx.runtime.generation_config import GenerationDefaults
 
 CONFIG = GPTConfig(vocab_size=89, context_length=64, n_embd=48, n_layer=2, n_head=3)
+FITS = GPTConfig(vocab_size=11, context_length=32, n_embd=24, n_layer=2, n_head=3)
+"""A configuration whose cache is that of the toy manifest: three heads of 8."""
 END = {"bos_token_id": 0, "eos_token_id": 0}
 
 
@@ -43,12 +53,58 @@ def test_special_tokens_may_be_unknown(vocab: Any) -> None:
 
 
 def test_configuration_is_gpt2_in_words_that_clients_know(make_manifest: Any) -> None:
-    values = config_json(make_manifest(), CONFIG, END)
+    values = config_json(make_manifest(), FITS, END)
     assert values["model_type"] == "gpt2"
-    assert (values["n_layer"], values["n_head"], values["n_embd"], values["n_positions"]) == (2, 3, 48, 64)
+    assert (values["n_layer"], values["n_head"], values["n_embd"], values["n_positions"]) == (2, 3, 24, 32)
     assert values["transformers.js_config"] == {"use_external_data_format": 1}
     assert values["eos_token_id"] == 0
-    assert GPTConfig.from_dict(values["gpt_onnx"]) == CONFIG
+    assert GPTConfig.from_dict(values["gpt_onnx"]) == FITS
+
+
+NOT_GPT2: dict[str, dict[str, Any]] = {
+    "grouped heads": {"n_kv_head": 1},
+    "narrow heads": {"n_embd": 48, "head_size": 8},
+    "padded heads": {"n_embd": 36, "head_size": 12},
+    "rotary": {"position": "rotary", "rope_theta": 500000.0},
+}
+
+
+@pytest.mark.parametrize("case", NOT_GPT2)
+def test_a_cache_that_gpt2_cannot_describe_is_described_in_llamas_words(
+    make_manifest: Any, case: str
+) -> None:
+    """transformers.js makes caches of num_key_value_heads x head_dim by these keys."""
+    config = FITS.replace(**NOT_GPT2[case])
+    values = config_json(make_manifest(), config, END)
+    assert (values["model_type"], values["num_hidden_layers"]) == ("llama", 2)
+    assert (values["num_key_value_heads"], values["num_attention_heads"]) == (config.n_kv_head, 3)
+    assert values["head_dim"] == make_manifest().model.cache_head_size
+    assert values["rope_theta"] == config.rope_theta
+    assert GPTConfig.from_dict(values["gpt_onnx"]) == config
+
+
+def test_the_words_of_llama_are_read_back_as_the_same_model(make_manifest: Any) -> None:
+    """Where heads are not padded, config.json is that of a Hugging Face folder."""
+    from gpt_onnx.checkpoint.readers.hf_folder import FAMILIES
+    from gpt_onnx.checkpoint.readers.hf_folder_family import config_of
+
+    scaling = RopeScaling(
+        kind="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_context_length=16
+    )
+    config = FITS.replace(
+        position="rotary",
+        rope_scaling=scaling,
+        norm="rmsnorm",
+        norm_bias=False,
+        bias=False,
+        proj_bias=False,
+        mlp_bias=False,
+        activation="swiglu",
+        n_kv_head=1,
+        tie_embeddings=False,
+    )
+    values = json.loads(json.dumps(config_json(make_manifest(), config, END)))
+    assert config_of(FAMILIES["llama"], values, Path("config.json")) == config
 
 
 def test_a_module_of_anybodys_claims_no_architecture(make_manifest: Any) -> None:
@@ -61,6 +117,44 @@ def test_generation_defaults() -> None:
     assert values["pad_token_id"] == values["eos_token_id"] == 0
     assert (values["temperature"], values["top_k"], values["top_p"]) == (0.8, 50, 1.0)
     assert "pad_token_id" not in generation_config_json({})
+
+
+SAMPLED: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
+    "nothing": ({}, {"do_sample": True, "temperature": 0.8, "top_k": 50}),
+    "penalty alone": ({"repetition_penalty": 1.1}, {"temperature": 0.8, "repetition_penalty": 1.1}),
+    "greedy": ({"do_sample": False}, {"do_sample": False, "temperature": 1.0}),
+    "as transformers fills it": (
+        {"do_sample": True, "top_p": 0.9},
+        {"temperature": 1.0, "top_k": 50, "top_p": 0.9},
+    ),
+    "temperature alone": ({"temperature": 0.6}, {"do_sample": True, "temperature": 0.6}),
+}
+
+
+@pytest.mark.parametrize("case", SAMPLED)
+def test_sampling_is_as_the_checkpoint_says(case: str) -> None:
+    said, expected = SAMPLED[case]
+    values = generation_config_json(END, said)
+    assert {word: values[word] for word in expected} == expected
+    GenerationDefaults.from_dict(values)
+
+
+def test_special_ids_of_the_checkpoint_count_before_those_of_the_tokenizer() -> None:
+    tokenizer = _tokenizer({"bos_token": "<s>", "eos_token": "</s>"}, {"<s>": 5, "</s>": 6})
+    special = special_of(tokenizer, {"eos_token_id": [6, 7], "pad_token_id": 9, "top_k": 3})
+    assert special == {"bos_token_id": 5, "eos_token_id": [6, 7], "pad_token_id": 9}
+    assert generation_config_json(special)["pad_token_id"] == 9
+    assert generation_config_json({"eos_token_id": [6, 7]})["pad_token_id"] == 6
+
+
+def test_genai_takes_several_ends_and_no_temperature_of_zero(make_manifest: Any) -> None:
+    special = {"eos_token_id": [3, 4], "pad_token_id": 1}
+    values = genai_config_json(make_manifest(), FITS, special, {"temperature": 0, "do_sample": True})
+    assert (values["model"]["eos_token_id"], values["model"]["pad_token_id"]) == ([3, 4], 1)
+    assert (values["search"]["do_sample"], values["search"]["temperature"]) == (False, 1.0)
+    assert set(values["search"]) == KNOWN_TO_GENAI["search"]
+    one = genai_config_json(make_manifest(), FITS, {"eos_token_id": [3]})
+    assert one["model"]["eos_token_id"] == one["model"]["bos_token_id"] == 3
 
 
 KNOWN_TO_GENAI = {
@@ -143,7 +237,7 @@ def test_readme_says_what_the_bundle_is_and_how_it_runs(make_manifest: Any) -> N
     for words in (
         "# toy\n",
         "checked against the model in PyTorch",
-        "not compared with the original program's own numbers",
+        "not compared with the original program: export it again with --reference FILE",
         "`parity.json`",
         'gpt-onnx generate . -p "Once upon a time"',
         "onnxruntime_genai",
@@ -190,4 +284,4 @@ def test_readme_tells_checks_and_notes(make_manifest: Any) -> None:
     assert "parity.json" not in unchecked
     assert "\nMind the gap.\n" in unchecked
     compared = readme(make_manifest(compared_with_original=True), CONFIG, has_tokenizer=False)
-    assert "compared with numbers that the original program wrote, too" in compared
+    assert "It was compared with the original program." in compared
