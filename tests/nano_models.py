@@ -14,6 +14,12 @@ Activation = Callable[[Tensor], Tensor]
 M = TypeVar("M", bound=nn.Module)
 
 
+def tensor(value: Any) -> Tensor:
+    """What a module returns, to a checker of types."""
+    assert isinstance(value, Tensor)
+    return value
+
+
 def new_gelu(x: Tensor) -> Tensor:
     return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
 
@@ -46,7 +52,8 @@ class Attention(nn.Module):
             self.register_buffer("bias", torch.ones(mask, mask).tril().view(1, 1, mask, mask))
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.c_proj(attend(*self.c_attn(x).split(x.shape[-1], dim=2), self.heads))
+        q, k, v = self.c_attn(x).split(x.shape[-1], dim=2)
+        return tensor(self.c_proj(attend(q, k, v, self.heads)))
 
 
 class MLP(nn.Module):
@@ -56,7 +63,7 @@ class MLP(nn.Module):
         self.activation = activation
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.c_proj(self.activation(self.c_fc(x)))
+        return tensor(self.c_proj(self.activation(self.c_fc(x))))
 
 
 class Block(nn.Module):
@@ -67,7 +74,7 @@ class Block(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attn(self.ln_1(x))
-        return x + self.mlp(self.ln_2(x))
+        return tensor(x + self.mlp(self.ln_2(x)))
 
 
 class NanoGPT(nn.Module):
@@ -114,7 +121,7 @@ class NanoGPT(nn.Module):
         x = parts["wte"](idx) + parts["wpe"](torch.arange(idx.shape[1]))
         for block in parts["h"]:
             x = block(x)
-        return self.lm_head(parts["ln_f"](x))
+        return tensor(self.lm_head(parts["ln_f"](x)))
 
 
 class OldAttention(nn.Module):
@@ -126,7 +133,7 @@ class OldAttention(nn.Module):
         self.heads = heads
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.proj(attend(self.query(x), self.key(x), self.value(x), self.heads))
+        return tensor(self.proj(attend(self.query(x), self.key(x), self.value(x), self.heads)))
 
 
 class OldBlock(nn.Module):
@@ -140,7 +147,7 @@ class OldBlock(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         x = x + self.attn(self.ln1(x))
-        return x + self.mlp(self.ln2(x))
+        return tensor(x + self.mlp(self.ln2(x)))
 
 
 class OldMinGPT(nn.Module):
@@ -158,7 +165,7 @@ class OldMinGPT(nn.Module):
 
     def forward(self, idx: Tensor) -> Tensor:
         x = self.tok_emb(idx) + self.pos_emb[:, : idx.shape[1]]
-        return self.head(self.ln_f(self.blocks(x)))
+        return tensor(self.head(self.ln_f(self.blocks(x))))
 
 
 def randomised(model: M, seed: int = 0) -> M:

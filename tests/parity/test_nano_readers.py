@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-import sys
+import runpy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,9 +18,9 @@ from gpt_onnx.checkpoint import load_model, read_checkpoint
 from gpt_onnx.export import export_bundle
 from gpt_onnx.runtime import OnnxGPT, Sampling
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
-from nano_models import NanoGPT, OldMinGPT, new_gelu, randomised
+MODELS = runpy.run_path(str(Path(__file__).parents[1] / "nano_models.py"))
+NanoGPT, OldMinGPT = MODELS["NanoGPT"], MODELS["OldMinGPT"]
+new_gelu, randomised = MODELS["new_gelu"], MODELS["randomised"]
 
 FLOOR = 8 * 2.0**-24
 LENGTHS = (1, 2, 17, 160)
