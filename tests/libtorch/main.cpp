@@ -3,7 +3,8 @@
 //   module.pt      torch::save(module, path)
 //   archive.pt     an OutputArchive that holds the module as "model", its optimizer and a counter
 //   reference.pt   input_ids (2, 48) and logits in float32, for --reference
-//   reference64.pt the same of a copy in float64
+//   list.pt        the same, as a std::vector of the two tensors
+//   reference64.pt the same as reference.pt, of a copy in float64
 //   pickled.pt     the same again, through torch::pickle_save
 //   greedy.pt      "prompt", and "tokens", the most likely ones in float64, with their "margins" over the second
 #include <fstream>
@@ -91,6 +92,7 @@ int main(int argc, char** argv) {
   auto ids = torch::randint(settings.number("vocab"), {2, 48}, torch::kInt64);
   auto logits = model->forward(ids), logits64 = exact->forward(ids);
   write(out + "reference.pt", {{"input_ids", ids}, {"logits", logits}});
+  torch::save(std::vector<Tensor>{ids, logits}, out + "list.pt");
   write(out + "reference64.pt", {{"input_ids", ids}, {"logits", logits64}});
   c10::Dict<std::string, Tensor> numbers;
   numbers.insert("input_ids", ids);

@@ -1,4 +1,4 @@
-// What a GPT of these tests is made of, and the flags that say it: --name value.
+// What a GPT of these tests is made of, and the flags that say it: --name=value.
 #pragma once
 
 #include <torch/torch.h>
@@ -33,12 +33,14 @@ struct Settings {
 
 inline Settings parse(int argc, char** argv) {
   Settings settings;
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string name = std::string(argv[i]).substr(2);
+  for (int i = 1; i < argc; ++i) {
+    const std::string flag = argv[i];
+    const auto end = std::min(flag.find('='), flag.size());
+    const auto name = flag.substr(2, end - 2), value = flag.substr(std::min(end + 1, flag.size()));
     if (settings.words.count(name)) {
-      settings.words[name] = argv[i + 1];
+      settings.words[name] = value;
     } else if (settings.numbers.count(name)) {
-      settings.numbers[name] = std::stoll(argv[i + 1]);
+      settings.numbers[name] = std::stoll(value);
     } else {
       throw std::invalid_argument("no such flag: " + name);
     }

@@ -9,6 +9,7 @@ names is needed. What tensors cannot say is asked for.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 
 from gpt_onnx.checkpoint.archive import LazyTensor, flatten, is_archive, read_archive
@@ -16,7 +17,6 @@ from gpt_onnx.checkpoint.archive_values import ValueReader
 from gpt_onnx.checkpoint.archive_zip import read_directory
 from gpt_onnx.checkpoint.assembly import POSITIONS, Reading, assembled, question_sheet, reading_of
 from gpt_onnx.checkpoint.checkpoint import Checkpoint
-from gpt_onnx.checkpoint.leftovers import listed
 from gpt_onnx.checkpoint.names import Naming
 from gpt_onnx.checkpoint.names_file import read_names
 from gpt_onnx.checkpoint.naming import matches_of
@@ -25,6 +25,7 @@ from gpt_onnx.checkpoint.spellings import is_mask, spelled
 from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.checkpoint.stored_tables import is_causal
 from gpt_onnx.checkpoint.torch_store import TorchStore
+from gpt_onnx.checkpoint.unnamed import left_open
 from gpt_onnx.errors import CheckpointError, GptOnnxError, InputError
 
 KIND = "LibTorch archive"
@@ -55,21 +56,19 @@ def _tensors(path: Path) -> dict[str, LazyTensor]:
     return tensors
 
 
-def _by_spelling(store: Store) -> Naming:
-    """Return the table of names that the lists of spellings give.
+def _naming(store: Store, options: ReadOptions) -> Naming:
+    """Return the user's table, and for names that it does not have what the lists of spellings give.
 
     Raises:
-        InputError: if a name is in no list, or two would be one weight.
+        InputError: if a name is in neither, or two would be one weight.
     """
-    found = spelled(store.tensors)
-    unknown = {name: store.tensors[name].shape for name in found.unknown}
-    said = [
-        *found.clashes,
-        *([f"it has tensors that are not known by name: {listed(unknown, {})}"] if unknown else []),
-    ]
-    if said:
-        raise InputError(f"{store.path}: {'; '.join(said)}; {REMEDY}.")
-    return found.naming
+    own = Naming(()) if options.names is None else read_names(options.names)
+    named = {match.theirs for match in matches_of(own, store.tensors).values()}
+    found = spelled(name for name in store.tensors if name not in named and not own.ignores(name))
+    both = Naming((*own.names, *found.naming.names), (*own.ignored, *found.naming.ignored))
+    if said := left_open(replace(found, naming=both), store):
+        raise InputError(f"{store.path}: {said}; {REMEDY}.")
+    return both
 
 
 def _check_masks(path: Path, tensors: Mapping[str, LazyTensor]) -> None:
@@ -99,15 +98,14 @@ def _check_table(store: TorchStore, naming: Naming, reading: Reading) -> None:
 def _understood(path: Path, options: ReadOptions) -> Reading:
     tensors = _tensors(path)
     store = TorchStore(path, tensors)
-    if options.names is not None:
-        return reading_of(store, read_names(options.names))
-    naming = _by_spelling(store)
+    naming = _naming(store, options)
     _check_masks(path, tensors)
     try:
         reading = reading_of(store, naming)
     except CheckpointError as exc:
         raise InputError(f"{str(exc).removesuffix('.')}; {REMEDY}.") from exc
-    _check_table(store, naming, reading)
+    if options.names is None:
+        _check_table(store, naming, reading)
     return reading
 
 
