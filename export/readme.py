@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from gpt_onnx.bundle import Manifest
 from gpt_onnx.config import GPTConfig
+from gpt_onnx.original import original_words
 
 from .targets import find_target
 
@@ -172,10 +173,8 @@ def _tokens(count: int | None, unknown: str) -> str:
 def _checked(manifest: Manifest) -> str:
     if not manifest.checked:
         return "It was NOT compared with the model it was made from (`checked: false`)."
-    text = "It was checked against the model in PyTorch."
-    if manifest.compared_with_original:
-        return f"{text} It was compared with numbers that the original program wrote, too."
-    return f"{text} It was not compared with the original program's own numbers."
+    words = original_words(checked=True, compared=manifest.compared_with_original)
+    return f"It was checked against the model in PyTorch. It was {words}."
 
 
 def _layout(manifest: Manifest) -> str:

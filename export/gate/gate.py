@@ -177,14 +177,14 @@ def report_of(
 ) -> GateReport:
     """Gather what was found with what it was found on."""
     found, reference = tuple(outcomes), setting.oracle.reference
-    compared = any(outcome.group == "original" and outcome.skipped is None for outcome in found)
+    its_numbers = any(outcome.group == "original" and outcome.skipped is None for outcome in found)
     paths = manifest.graph.paths
     return GateReport(
         level=level,
         provider=provider,
         reference=reference.name,
         reference_dtype=reference.dtype,
-        compared_with_original=compared,
+        compared_with_original=reference.is_original or its_numbers,
         versions=manifest.versions,
         hashes={path: entry.sha256 for path, entry in manifest.files.items() if path in paths},
         outcomes=found,

@@ -108,7 +108,7 @@ class GateReport:
     """What the original program is."""
     reference_dtype: str
     compared_with_original: bool
-    """Whether numbers that the original program wrote itself were among what was compared."""
+    """Whether the reference is the program that was trained, or numbers that this wrote were compared too."""
     versions: Mapping[str, str]
     hashes: Mapping[str, str]
     """SHA-256 of each graph and weight file that ran."""

@@ -91,7 +91,8 @@ def test_people_read_a_table(make_bundle: BundleMaker) -> None:
         "parameters 352, vocabulary 11",
         "cache 256 B a token (2 layers, 2 heads of 8)",
         "parity checked",
-        "original not compared with the original program: export it again with --reference FILE",
+        "original not compared with the original program: export it again with --reference FILE, "
+        "input_ids and logits that the program itself wrote",
         "files 4, sizes and SHA-256 verified",
         "versions onnx 1.20.0, torch 2.13.0",
         "input past_key_values.{0..1}.key float32 batch_size, 2, past_sequence_length, 8",
