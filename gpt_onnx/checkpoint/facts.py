@@ -18,8 +18,8 @@ from gpt_onnx.config import ACTIVATIONS, POSITIONS
 from gpt_onnx.errors import CheckpointError, ConfigError
 
 GATED = ("swiglu", "geglu", "geglu_tanh")
-HEAD = re.compile(r"h\.0\.attn\.([qkv])\.([0-9]+)\.weight")
-LAYER = re.compile(r"h\.([0-9]+)\..*")
+HEAD = re.compile(r"h\.0\.attn\.([qkv])\.([0-9]{1,6})\.weight")
+LAYER = re.compile(r"h\.([0-9]{1,6})\..*")
 
 Shapes = Mapping[str, tuple[int, ...]]
 
@@ -47,10 +47,6 @@ class Facts:
         )
 
 
-def _rows(shapes: Shapes, name: str) -> int | None:
-    return shapes[name][0] if name in shapes else None
-
-
 def _dims(shapes: Shapes, name: str) -> tuple[int, int]:
     """Return the two dims of a weight that every GPT has.
 
@@ -64,6 +60,10 @@ def _dims(shapes: Shapes, name: str) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
+def _rows(shapes: Shapes, name: str) -> int | None:
+    return _dims(shapes, name)[0] if name in shapes else None
+
+
 def _layers(shapes: Shapes) -> int:
     """Return the number of layers.
 
@@ -71,7 +71,8 @@ def _layers(shapes: Shapes) -> int:
         CheckpointError: if one is missing between others.
     """
     found = {int(match[1]) for name in shapes if (match := LAYER.fullmatch(name))}
-    if gap := next((layer for layer in range(len(found)) if layer not in found), None):
+    gap = next((layer for layer in range(len(found)) if layer not in found), None)
+    if gap is not None:
         raise CheckpointError(f"layers up to {max(found)} are stored, and layer {gap} is missing.")
     return len(found)
 
@@ -104,7 +105,7 @@ def _heads(shapes: Shapes) -> dict[str, int]:
     return {
         "n_head": len(heads["q"]),
         "n_kv_head": len(heads["k"]),
-        "head_size": shapes[f"h.0.attn.q.{min(heads['q'])}.weight"][0],
+        "head_size": _dims(shapes, f"h.0.attn.q.{min(heads['q'])}.weight")[0],
     }
 
 
@@ -141,7 +142,7 @@ def facts_of(shapes: Shapes) -> Facts:
         values["norm"] = "layernorm"
     choices = {"activation": GATED if "h.0.mlp.c_gate.weight" in shapes else _ungated()}
     if "wpe.weight" in shapes:
-        values.update(position="learned", context_length=shapes["wpe.weight"][0])
+        values.update(position="learned", context_length=_dims(shapes, "wpe.weight")[0])
     else:
         choices["position"] = tuple(position for position in POSITIONS if position != "learned")
     return Facts(values=values, choices=choices, **_sizes(shapes))

@@ -27,7 +27,7 @@ def _any(*words: str) -> str:
 
 def _numbered(place: str, *words: str) -> str:
     """Return an expression of a word with a number behind it: ``heads.0``, ``head_0`` or ``head0``."""
-    return rf"{_any(*words)}\.?(?P<{place}>[0-9]+)"
+    return rf"{_any(*words)}\.?(?P<{place}>[0-9]{{1,6}})"
 
 
 ROOT = rf"(?:{_any('model', 'gpt', 'net', 'network', 'module', 'transformer', 'decoder', 'encoder')}\.)*"

@@ -128,7 +128,7 @@ def test_answer_that_a_tensor_contradicts_is_refused(
     answers: dict[str, Any], message: str, make_cpp: CppMaker
 ) -> None:
     made = make_cpp()
-    lines = [f"{key} = {json.dumps(value)}" for key, value in (ANSWERS | answers).items()]
+    lines = [f"{key} = {json.dumps(value)}" for key, value in {**ANSWERS, **answers}.items()]
     path = made.folder / "contradiction.toml"
     path.write_text("\n".join(lines))
     with pytest.raises(ConfigError, match=message):
