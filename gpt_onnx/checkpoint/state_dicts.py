@@ -7,8 +7,10 @@ from pathlib import Path
 
 from gpt_onnx.checkpoint.archive import LazyTensor, is_archive, read_archive
 from gpt_onnx.checkpoint.archive_values import ValueReader
+from gpt_onnx.checkpoint.names import Naming
 from gpt_onnx.checkpoint.renamed_store import bare_names
 from gpt_onnx.checkpoint.stored_tables import is_causal
+from gpt_onnx.checkpoint.torch_store import FLOATS
 from gpt_onnx.errors import CheckpointError, GptOnnxError
 
 
@@ -41,6 +43,20 @@ def without_prefixes(tensors: Mapping[str, LazyTensor]) -> dict[str, LazyTensor]
         CheckpointError: if two names become one.
     """
     return {short: tensors[name] for short, name in bare_names(tensors).items()}
+
+
+def check_floats(path: Path, tensors: Mapping[str, LazyTensor], naming: Naming) -> None:
+    """Refuse a weight of whole numbers: it was quantised, or is no weight.
+
+    Raises:
+        CheckpointError: naming the tensor.
+    """
+    for name, tensor in tensors.items():
+        if tensor.dtype not in FLOATS and not naming.ignores(name):
+            raise CheckpointError(
+                f"{path}: {name} has dtype {tensor.dtype}; weights are one of {', '.join(FLOATS)}: take the "
+                "model as it was before it was quantised."
+            )
 
 
 def check_masks(path: Path, tensors: Mapping[str, LazyTensor], names: Iterable[str]) -> None:

@@ -18,7 +18,13 @@ from gpt_onnx.checkpoint.names import Name, Naming
 from gpt_onnx.checkpoint.padding import without_padding
 from gpt_onnx.checkpoint.readers import nanogpt
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
-from gpt_onnx.checkpoint.state_dicts import check_masks, names_in, root_of, without_prefixes
+from gpt_onnx.checkpoint.state_dicts import (
+    check_floats,
+    check_masks,
+    names_in,
+    root_of,
+    without_prefixes,
+)
 from gpt_onnx.checkpoint.torch_store import TorchStore
 from gpt_onnx.errors import InputError
 
@@ -95,6 +101,7 @@ def _understood(path: Path, options: ReadOptions) -> Reading:
     sign = _sign(frozenset(tensors))
     assert sign is not None
     naming = LAYOUTS[sign]
+    check_floats(path, tensors, naming)
     check_masks(path, tensors, filter(naming.ignores, tensors))
     reading = reading_of(TorchStore(path, tensors), naming)
     return replace(reading, facts=reading.facts.told(CODE, activation=ACTIVATIONS))

@@ -22,7 +22,7 @@ from gpt_onnx.checkpoint.padding import without_padding
 from gpt_onnx.checkpoint.questions import read_answers
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions, find_tokenizer
 from gpt_onnx.checkpoint.recipe import same_values
-from gpt_onnx.checkpoint.state_dicts import check_masks, root_of, without_prefixes
+from gpt_onnx.checkpoint.state_dicts import check_floats, check_masks, root_of, without_prefixes
 from gpt_onnx.checkpoint.torch_store import TorchStore
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError, ConfigError, InputError
@@ -62,19 +62,10 @@ GELU_NOTE = (
     'had since 14 June 2023; for an older one, give --config with activation = "gelu_tanh".'
 )
 TOKENIZER_NOTE = "A nanoGPT checkpoint holds no tokenizer: name that of its training with --tokenizer."
-OPEN_QUESTIONS: Mapping[str, tuple[object, str]] = {
-    "activation": (
-        "gelu",
-        'nn.GELU(): "gelu"; new_gelu, before 14 June 2023: "gelu_tanh"; nn.ReLU(): "relu".',
-    ),
-    "norm_eps": (1e-5, "The number in F.layer_norm."),
-    "tie_embeddings": (
-        True,
-        "Whether the head is the token embedding: transformer.wte.weight = lm_head.weight.",
-    ),
-    "vocab_size": (None, "Rows that the vocabulary has; what is behind them is padding and is left out."),
-}
-"""What --config may say: the usual answer, and where it stands in the program."""
+USUAL: Mapping[str, object] = {"activation": "gelu", "norm_eps": 1e-5, "tie_embeddings": True}
+"""What nanoGPT's code says, unless --config says otherwise."""
+OPEN = (*USUAL, "vocab_size")
+"""What --config may say: the last is the number of tokens, behind which rows are padding."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,8 +112,7 @@ def _told(path: Path, root: Mapping[Any, Any], store: TorchStore) -> dict[str, A
     """Return the configuration that the file and nanoGPT's code give."""
     values = _arguments(path, root[ARGUMENTS])
     bias = values.setdefault("bias", "transformer.h.0.attn.c_attn.bias" in store.tensors)
-    usual = {name: value for name, (value, _) in OPEN_QUESTIONS.items() if value is not None}
-    return {"position": "learned", "qkv_bias": bias, **usual, **values}
+    return {"position": "learned", "qkv_bias": bias, **USUAL, **values}
 
 
 def _answers(told: dict[str, Any], file: Path | None, path: Path) -> Answers:
@@ -134,10 +124,10 @@ def _answers(told: dict[str, Any], file: Path | None, path: Path) -> Answers:
     stored = GPTConfig.from_dict(told, origin=f"{path}: {ARGUMENTS}")
     answers = {} if file is None else read_answers(file)
     for name, value in answers.items():
-        if name in OPEN_QUESTIONS:
+        if name in OPEN:
             continue
         if name not in stored.to_dict():
-            raise ConfigError(f"{file} has the unknown key {name!r}; open are {', '.join(OPEN_QUESTIONS)}.")
+            raise ConfigError(f"{file} has the unknown key {name!r}; open are {', '.join(OPEN)}.")
         if value != (known := getattr(stored, name)):
             raise ConfigError(f"{file} says {name} = {value!r}; {path} says {known!r}: leave it away.")
     kept = stored.replace(**answers)
@@ -181,6 +171,7 @@ def read(path: Path, options: ReadOptions) -> Checkpoint:
     tensors = without_prefixes(state_dict_of(root[MODEL], path, MODEL))
     store = TorchStore(path, tensors)
     answers = _answers(_told(path, root, store), options.config, path)
+    check_floats(path, tensors, NAMING)
     recipes = recipes_of(NAMING, store, answers.stored)
     tied = _tied_head(store, answers.stored, path)
     check_naming(NAMING, store, answers.stored, recipes, ignored=tied, config_name=ARGUMENTS)
@@ -197,24 +188,9 @@ def read(path: Path, options: ReadOptions) -> Checkpoint:
     return without_padding(checkpoint, answers.vocab_size)
 
 
-def template(path: Path, options: ReadOptions) -> str:
-    """See Reader: the file tells all but what nanoGPT's own code says."""
-    config = read(path, options).config
-    lines = [
-        f"# What {path.name} does not say itself: these lines are as nanoGPT's code of today has it.",
-        "# Correct what is otherwise in the program, and give this file with --config.",
-    ]
-    for name, (_, help_text) in OPEN_QUESTIONS.items():
-        value = getattr(config, name)
-        shown = f'"{value}"' if isinstance(value, str) else str(value).lower()
-        lines += ["", f"# {help_text}", f"{name} = {shown}"]
-    return "\n".join(lines) + "\n"
-
-
 READER = Reader(
     kind=KIND,
     summary="a ckpt.pt of nanoGPT",
     recognises=recognises,
     read=read,
-    template=template,
 )
