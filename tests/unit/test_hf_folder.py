@@ -386,7 +386,7 @@ def test_contradictions_are_refused_by_name(tmp_path: Path, case: str) -> None:
     refused(make(tmp_path, change, **config), message)
 
 
-MISTRAL = {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
+MISTRAL: dict[str, Any] = {"model_type": "mistral", "architectures": ["MistralForCausalLM"]}
 LACKING: dict[str, tuple[Any, dict[str, Any], str]] = {
     "cross-attention": (
         gpt2,
@@ -475,6 +475,17 @@ def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
     refused(folder, "an adapter that changes another model's weights")
 
 
+def test_a_folder_of_the_cache_names_the_model_in_it(tmp_path: Path) -> None:
+    (tmp_path / "models--x" / "snapshots" / "abc").mkdir(parents=True)
+    refused(tmp_path / "models--x", "name the model in it: .*snapshots/abc")
+
+
+def test_a_window_that_the_context_fills_is_told(tmp_path: Path) -> None:
+    [note] = read_checkpoint(llama(tmp_path, **MISTRAL, sliding_window=32)).notes
+    assert "the last 32 tokens alone" in note
+    assert read_checkpoint(llama(tmp_path, **MISTRAL, sliding_window=None)).notes == ()
+
+
 def test_options_that_have_no_use_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="leave --config"):
         read_checkpoint(gpt2(tmp_path), config="x.toml")
@@ -485,7 +496,7 @@ def split(folder: Path, write_shard: Callable[[Tensors, Path], object], suffix: 
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     names = sorted(tensors)
-    places = {}
+    places: dict[str, str] = {}
     for number, part in enumerate((names[:9], names[9:]), 1):
         shard = f"{stem}-0000{number}-of-00002.{suffix}"
         write_shard({name: tensors[name] for name in part}, folder / shard)

@@ -30,7 +30,7 @@ LLAMA_TEMPLATE = {
 def read(
     folder: Path, files: Mapping[str, Any], definition: Mapping[str, Any] = DEFINITION
 ) -> TokenizerFiles:
-    for name, content in (files | {"tokenizer.json": definition}).items():
+    for name, content in {**files, "tokenizer.json": definition}.items():
         text = content if isinstance(content, str) else json.dumps(content)
         (folder / name).write_text(text, encoding="utf-8")
     found = read_tokenizer(folder, 16)

@@ -196,11 +196,12 @@ def random_strings(count: int) -> list[str]:
 @pytest.fixture(scope="module", params=FORMS)
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tokenizer, Any]:
     """Our tokenizer and that of transformers, of one file."""
-    from transformers import PreTrainedTokenizerFast
+    import transformers
 
+    fast: Any = transformers.PreTrainedTokenizerFast
     path = tmp_path_factory.mktemp("tokenizer") / "tokenizer.json"
     FORMS[request.param]().save(str(path))
-    return load_tokenizer(path), PreTrainedTokenizerFast(tokenizer_file=str(path))
+    return load_tokenizer(path), fast(tokenizer_file=str(path))
 
 
 def test_ids_and_texts_are_those_of_transformers(both: tuple[Tokenizer, Any]) -> None:

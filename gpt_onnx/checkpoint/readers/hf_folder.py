@@ -16,7 +16,7 @@ from gpt_onnx.checkpoint.layout import CONFIG_FILE
 from gpt_onnx.checkpoint.naming import check_naming, recipes_of
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions, find_tokenizer, refuse_options
 from gpt_onnx.checkpoint.readers.hf_folder_check import check_claims, named, tied_name
-from gpt_onnx.checkpoint.readers.hf_folder_family import Family, check_keys, config_of, shown
+from gpt_onnx.checkpoint.readers.hf_folder_family import Family, check_keys, config_of, own_keys, shown
 from gpt_onnx.checkpoint.readers.hf_folder_refused import REFUSED
 from gpt_onnx.checkpoint.readers.hf_folder_weights import has_weights, open_weights, refuse_others
 from gpt_onnx.checkpoint.readers.hf_gpt2 import GPT2
@@ -27,6 +27,7 @@ from gpt_onnx.errors import CheckpointError, ConfigError, GptOnnxError
 
 KIND = "Hugging Face folder"
 ADAPTER_FILE = "adapter_config.json"
+SNAPSHOTS = "snapshots"
 MANIFEST_FILE = "manifest.json"
 SENTENCEPIECE_FILES = ("tokenizer.model", "spiece.model", "sentencepiece.bpe.model")
 
@@ -43,9 +44,11 @@ def _values(folder: Path) -> dict[str, Any]:
 
 
 def recognises(path: Path) -> bool:
-    """Whether config.json names a model_type, or there are weights under Hugging Face's names without one."""
+    """Whether config.json names a model_type, or there are files under Hugging Face's names without one."""
     if not path.is_dir() or (path / MANIFEST_FILE).exists():
         return False
+    if (path / SNAPSHOTS).is_dir():
+        return True
     if (path / CONFIG_FILE).exists():
         return bool({"model_type", "architectures"} & _values(path).keys())
     return (path / ADAPTER_FILE).exists() or has_weights(path)
@@ -72,6 +75,12 @@ def find_family(values: Mapping[str, Any], path: Path) -> Family:
 
 
 def _read_config(path: Path) -> dict[str, Any]:
+    if (path / SNAPSHOTS).is_dir():
+        found = sorted(entry for entry in (path / SNAPSHOTS).iterdir() if entry.is_dir())
+        raise CheckpointError(
+            f"{path} is a folder of Hugging Face's cache; name the model in it: "
+            f"{found[0] if found else path / SNAPSHOTS / 'REVISION'}."
+        )
     if (path / ADAPTER_FILE).exists():
         raise CheckpointError(
             f"{path} has an {ADAPTER_FILE}: an adapter that changes another model's weights; merge the two "
@@ -100,8 +109,8 @@ def _tokenizer(
     )
 
 
-def _notes(values: Mapping[str, Any], unknown: tuple[str, ...]) -> tuple[str, ...]:
-    notes = []
+def _notes(family: Family, values: Mapping[str, Any], unknown: tuple[str, ...]) -> tuple[str, ...]:
+    notes = list(family.notes(own_keys(family, values)))
     if unknown:
         notes.append(f"{CONFIG_FILE} has keys that are not known and were passed over: {', '.join(unknown)}.")
     if values.get("auto_map"):
@@ -137,7 +146,7 @@ def read(path: Path, options: ReadOptions) -> Checkpoint:
         recipes=recipes,
         tokenizer=tokenizer,
         generation=generation,
-        notes=(*_notes(values, unknown), *missing, *beyond),
+        notes=(*_notes(family, values, unknown), *missing, *beyond),
     )
 
 

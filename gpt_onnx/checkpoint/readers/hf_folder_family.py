@@ -54,8 +54,8 @@ class Family:
     """Other names of its keys."""
     neutral: Mapping[str, Neutral] = field(default_factory=dict)
     """Keys of its own that may have no effect."""
-    special_ids: Mapping[str, int] = field(default_factory=dict)
-    """bos_token_id and eos_token_id where nothing tells them."""
+    notes: Callable[[Values], tuple[str, ...]] = lambda values: ()
+    """From such keys to sentences that the user should read."""
 
 
 def shown(value: object) -> str:

@@ -60,6 +60,7 @@ NEUTRAL: Mapping[str, Neutral] = {
     "qk_norm": Neutral(_OFF, _QK_NORM),
     "use_qk_norm": Neutral(_OFF, _QK_NORM),
     "qk_layernorm": Neutral(_OFF, _QK_NORM),
+    "use_mrope": Neutral(_OFF, "rotary positions that turn by places in an image too"),
     "no_rope_layers": Neutral(([],), _NO_ROPE),
     "no_rope_layer_interval": Neutral(_OFF, _NO_ROPE),
     "alibi": Neutral(_OFF, "positions as a bias on the scores"),
@@ -80,7 +81,8 @@ NEUTRAL: Mapping[str, Neutral] = {
 """Keys that other families compute with."""
 
 _NAMES = """
-model_type architectures auto_map transformers_version _name_or_path name_or_path torch_dtype dtype
+model_type _num_labels architectures auto_map transformers_version _name_or_path name_or_path
+torch_dtype dtype
 initializer_range use_cache return_dict output_hidden_states output_attentions output_scores
 torchscript use_bfloat16 tf_legacy_loss tie_last_hidden_states is_decoder gradient_checkpointing
 pretraining_tp attention_dropout attention_probs_dropout_prob hidden_dropout_prob resid_pdrop

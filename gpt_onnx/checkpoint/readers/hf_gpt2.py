@@ -120,5 +120,4 @@ GPT2 = Family(
         "num_attention_heads": "n_head",
         "num_hidden_layers": "n_layer",
     },
-    special_ids={"bos_token_id": 50256, "eos_token_id": 50256},
 )

@@ -67,6 +67,17 @@ def check_window(values: Values) -> None:
         )
 
 
+def window_notes(values: Values) -> tuple[str, ...]:
+    """Tell of a window that the context just fills."""
+    window = values["sliding_window"]
+    if window is None:
+        return ()
+    return (
+        f"The model attends to the last {window} tokens alone; the bundle does so too up to that length, and "
+        "attends to all tokens beyond it.",
+    )
+
+
 def check_layers(values: Values) -> None:
     """Refuse layers whose attention is not to all tokens before.
 
@@ -154,7 +165,7 @@ LLAMA = Family(
     prefix="model.",
     layers_key="num_hidden_layers",
     claims=CLAIMS,
-    special_ids={"bos_token_id": 1, "eos_token_id": 2},
+    notes=window_notes,
 )
 MISTRAL = Family(
     model_type="mistral",
@@ -171,7 +182,7 @@ MISTRAL = Family(
     prefix="model.",
     layers_key="num_hidden_layers",
     claims=CLAIMS,
-    special_ids={"bos_token_id": 1, "eos_token_id": 2},
+    notes=window_notes,
 )
 QWEN2 = Family(
     model_type="qwen2",
