@@ -22,6 +22,8 @@ VARIANTS: list[dict[str, Any]] = [
     {"n_kv_head": 2, "head_size": 5},
     {"n_kv_head": 1, "position": "learned", "tie_embeddings": False, "head_bias": True},
     {"embedding_scale": "sqrt", "qkv_bias": True},
+    {"position": "rotary", "n_kv_head": 2, "norm": "rmsnorm", "activation": "swiglu"},
+    {"position": "alibi", "attention_scale_by_layer": True, "final_norm": False},
 ]
 
 

@@ -78,6 +78,35 @@ def test_exported_encoding_is_right_at_every_magnitude(
     assert np.abs(found - _truth(positions)).max() < 2e-6
 
 
+def _rotary_truth(positions: np.ndarray) -> np.ndarray:
+    """Cosines of a head of 12, then its sines, negative in the first half: all in float64."""
+    angle = positions[..., None] / 10000.0 ** (np.arange(0, 12, 2) / 12)
+    cosine, sine = np.cos(angle), np.sin(angle)
+    return np.concatenate((cosine, cosine, -sine, sine), axis=-1)
+
+
+@pytest.mark.parametrize(
+    ("options", "role"), [({}, "model"), ({"seq_len": 16}, "decode")], ids=["cpu", "static"]
+)
+def test_exported_rotation_is_right_at_every_magnitude(
+    exported: Any, run_ort: Any, tmp_path: Path, options: Any, role: str
+) -> None:
+    report = exported({"position": "rotary", "norm": "rmsnorm"}, **options)
+    shutil.copytree(report.path / "onnx", tmp_path / "onnx")
+    path = _show_encoding(tmp_path / "onnx", role)
+    positions = POSITIONS[:, None] if role == "decode" else POSITIONS[None]
+    batch, length = positions.shape
+    sizes = {
+        "batch_size": batch,
+        "sequence_length": length,
+        "past_sequence_length": 0,
+        "past_sequence_length + sequence_length": length,
+    }
+    found = list(run_ort(path, _feeds(path, positions, sizes)).values())[-1]
+    assert found.shape == (batch, length, 24)
+    assert np.abs(found - _rotary_truth(positions)).max() < 2e-6
+
+
 def test_plain_graph_counts_its_own_positions(exported: Any, run_ort: Any, tmp_path: Path) -> None:
     shutil.copytree(exported(kv_cache=False).path / "onnx", tmp_path / "onnx")
     path = _show_encoding(tmp_path / "onnx", "model")
