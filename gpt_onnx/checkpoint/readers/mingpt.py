@@ -62,7 +62,9 @@ LAYOUTS: Mapping[str, Naming] = {
 """The layouts, by a tensor that one of them has."""
 SIGNS: Mapping[str, frozenset[str]] = {
     "blocks.0.attn.query.weight": frozenset({"tok_emb.weight", "pos_emb", "blocks.0.mlp.2.weight"}),
-    "transformer.h.0.attn.c_attn.weight": frozenset({"transformer.wte.weight", "transformer.wpe.weight"}),
+    "transformer.h.0.attn.c_attn.weight": frozenset(
+        {"transformer.wte.weight", "transformer.wpe.weight", "transformer.h.0.mlp.c_fc.weight"}
+    ),
 }
 """What stands beside it."""
 CODE = {"norm_order": "pre", "norm_eps": 1e-5, "attention_scale": "head_size", "embedding_scale": 1.0}
