@@ -103,12 +103,13 @@ def _lively(model: nn.Module, seed: int) -> None:
 
 def make_model(variant: str, seed: int = 0) -> Any:
     """Return a model of VARIANTS in float32, in evaluation mode."""
-    from transformers import AutoConfig, AutoModelForCausalLM
+    import transformers
 
+    library: Any = transformers
     model_type, changes = VARIANTS[variant]
     sizes = GPT2_SIZES if model_type == "gpt2" else LLAMA_SIZES
-    config = AutoConfig.for_model(model_type, **copy.deepcopy(sizes | changes))
-    model = AutoModelForCausalLM.from_config(config)
+    config = library.AutoConfig.for_model(model_type, **copy.deepcopy(sizes | changes))
+    model = library.AutoModelForCausalLM.from_config(config)
     _lively(model, seed)
     return model.eval()
 
@@ -118,7 +119,8 @@ class ExactNorm(nn.Module):
 
     def __init__(self, norm: Any) -> None:
         super().__init__()
-        self.weight, self.epsilon = norm.weight, norm.variance_epsilon
+        self.weight: Tensor = norm.weight
+        self.epsilon: float = norm.variance_epsilon
 
     def forward(self, x: Tensor) -> Tensor:
         return self.weight * (x / torch.sqrt((x * x).mean(-1, keepdim=True) + self.epsilon))
