@@ -37,7 +37,7 @@ def compare(
     """Compare each row with its truth: its logits from a position on, and all its keys and values."""
     layers, truths = decoder.keys_and_values(), setting.oracle.truths(rows)
     begins = starts or [None] * len(truths)
-    logits = [truth.ratio(*part) for truth, *part in zip(truths, found, begins, strict=True)]
+    logits = [truth.ratio(part, start) for truth, part, start in zip(truths, found, begins, strict=True)]
     return Finding(
         ratio=worst([*logits, *(truth.cache_ratio(layers, row) for row, truth in enumerate(truths))])
     )

@@ -173,7 +173,7 @@ class ModuleReference:
 
     def vocabulary(self, length: int) -> int:
         """See Reference."""
-        return self.compute((0,) * length).logits().shape[-1]
+        return int(self.compute((0,) * length).logits().shape[-1])
 
     def compute_all(self, sequences: Sequence[Ids], units: Units = PLAIN) -> list[Truth]:
         """See Reference."""

@@ -1,4 +1,4 @@
-"""The file of ``--reference``: ids and logits that the original program wrote, in any form that programs write.
+"""The file of ``--reference``: ids and logits of the original program, in any form that programs write them.
 
 It holds ``input_ids`` (B, S) and ``logits``: (B, S, V), (B, V) of the last position, or (S, V) of a single
 sequence. It is a safetensors, an npz, or what torch.save or LibTorch wrote; of the latter a list of the two

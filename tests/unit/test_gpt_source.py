@@ -80,7 +80,7 @@ def test_a_checkpoint_is_read_one_weight_at_a_time(tmp_path: Path, make_gpt: Any
 
 def test_the_reference_is_the_model_in_memory(make_gpt: Any) -> None:
     gpt = make_gpt(n_layer=1)
-    truth = GptSource.of_model(gpt).reference().compute((1, 2, 3))
+    truth = GptSource.of_model(gpt).reference().compute_all([(1, 2, 3)])[0]
     with torch.no_grad():
         wanted = gpt(torch.tensor([[1, 2, 3]]))[0][0].numpy()
     np.testing.assert_allclose(truth.logits(), wanted, rtol=1e-4, atol=1e-5)
