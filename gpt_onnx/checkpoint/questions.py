@@ -234,10 +234,11 @@ def complete(facts: Facts, file: Path | None, *, source: Path) -> GPTConfig:
     values = _settled(facts, answers)
     if missing := open_questions(values):
         asked = "; ".join(f"{question.key} ({question.words(facts)})" for question in missing)
-        place = "in a file of --config" if file is None else f"in {file}"
+        place = "in a file" if file is None else f"in {file}"
         raise InputError(
             f"{source} does not say {asked}: tensors cannot, and a guess would give wrong numbers, so say it "
-            f"{place}; gpt-onnx export {source} --dry-run prints a template."
+            f"{place} and give that with --config; gpt-onnx export {source} --dry-run > gpt.toml writes a "
+            "template."
         )
     return GPTConfig.from_dict(values, origin=str(file or source))
 

@@ -84,7 +84,7 @@ def test_what_tensors_cannot_say_is_asked_with_its_choices(make_cpp: CppMaker) -
         "context_length (",
         "norm_order (",
         "embedding_scale (",
-        "--dry-run prints a template",
+        "--dry-run > gpt.toml writes a template",
     ):
         assert words in str(caught.value)
     assert "n_head" not in str(caught.value)

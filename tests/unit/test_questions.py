@@ -82,7 +82,7 @@ def test_every_open_question_is_listed_and_stands_in_the_template(name: str) -> 
         asked = question.key not in facts.values and question.when(facts.values)
         assert (f"{question.key} ({question.words(facts)})" in str(caught.value)) == asked
         assert not asked or f'# {question.key} = "?"    # {question.words(facts)}' in text
-    assert "gpt-onnx export gpt.pt --dry-run" in str(caught.value)
+    assert "gpt-onnx export gpt.pt --dry-run > gpt.toml" in str(caught.value)
 
 
 def test_template_keeps_answers_and_reads_back(tmp_path: Path) -> None:

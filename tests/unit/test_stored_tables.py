@@ -15,7 +15,7 @@ LENGTH, WIDTH = 700, 12
 
 def table(order: str = "interleaved", base: float = 10000.0, dtype: type = np.float32) -> NDArray[Any]:
     """The formula element by element, its angles made in ``dtype`` as other programs make them."""
-    rows = np.zeros((LENGTH, WIDTH), dtype)
+    rows: NDArray[Any] = np.zeros((LENGTH, WIDTH), dtype)
     for pair in range(WIDTH // 2):
         frequency = dtype(np.exp(dtype(-np.log(base) * 2 * pair / WIDTH)))
         angle = np.arange(LENGTH).astype(dtype) * frequency
