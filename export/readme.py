@@ -151,7 +151,10 @@ def _about(manifest: Manifest) -> dict[str, object]:
 
 
 def _padding(manifest: Manifest) -> str:
-    return find_target(manifest.target).padding if manifest.graph.layout == "dynamic" else "right"
+    if manifest.graph.layout != "dynamic":
+        return "right"
+    decomposed = manifest.graph.attention == "decomposed"
+    return "left or right" if decomposed else find_target(manifest.target).padding
 
 
 def _usage(has_tokenizer: bool) -> dict[str, str]:

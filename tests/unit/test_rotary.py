@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.model import GPT
 from gpt_onnx.model import sines as sines_module
-from gpt_onnx.model.positions import with_float32_angles
+from gpt_onnx.model.positions import SinusoidalPositionalEncoding, with_float32_angles
 from gpt_onnx.model.rotary import RotaryPositions, turn_packed
 from gpt_onnx.rope import RopeScaling
 
 TOLERANCE = 2e-6
 FAR = 2**20
 POSITIONS = [0, 1, 2, 63, 1023, 1024, 65535, 65537, 999_983, FAR - 1, FAR]
+Angled = RotaryPositions | SinusoidalPositionalEncoding
 Array = NDArray[np.float64]
 KINDS: dict[str, dict[str, Any]] = {
     "half": {},
@@ -188,15 +189,15 @@ def test_float32_angles_are_those_of_other_programs(position: str) -> None:
     other = with_float32_angles(gpt)
     name, parameter = next(iter(other.named_parameters()))
     assert parameter is dict(gpt.named_parameters())[name]
-    module = {"rotary": other.rotary, "sinusoidal": other.wpe}[position]
-    assert module is not None
-    table = module.sines(torch.tensor([FAR - 3]), torch.float32)
-    frequency = np.array(module.sines.frequencies).astype(np.float32)
-    angle = (np.float32(FAR - 3) * frequency).astype(np.float64) + np.array(module.sines.phases)
+    changed, exact = (part.rotary or part.wpe for part in (other, gpt))
+    assert isinstance(changed, Angled)
+    assert isinstance(exact, Angled)
+    far = torch.tensor([FAR - 3])
+    table = changed.sines(far, torch.float32)
+    frequency = np.array(changed.sines.frequencies).astype(np.float32)
+    angle = (np.float32(FAR - 3) * frequency).astype(np.float64) + np.array(changed.sines.phases)
     assert np.abs(table[0].numpy() - np.sin(angle)).max() < TOLERANCE
-    exact = {"rotary": gpt.rotary, "sinusoidal": gpt.wpe}[position]
-    assert exact is not None
-    assert (exact.sines(torch.tensor([FAR - 3]), torch.float32) - table).abs().max() > 1e-3
+    assert (exact.sines(far, torch.float32) - table).abs().max() > 1e-3
 
 
 @pytest.mark.parametrize("position", ["learned", "alibi"])
