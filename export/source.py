@@ -18,6 +18,7 @@ from gpt_onnx.errors import CheckpointError, InputError
 from gpt_onnx.model import GPT, skeleton
 
 from .gpt_source import GptSource, Source
+from .mapped_source import mapped_source, mapped_template
 from .module_source import ModuleSource
 from .options import ExportOptions
 from .overrides import check_tokenizer, own_tokenizer
@@ -33,10 +34,18 @@ def kinds() -> str:
     return readable_kinds(CODE)
 
 
-def of_module(module: nn.Module, options: ExportOptions) -> Source:
-    """Take a module in memory: as our GPT where it is nothing else, with a cache."""
+def of_module(module: nn.Module, options: ExportOptions, name: str | None = None) -> Source:
+    """Take a module in memory: as our GPT, with a cache, where it is one or a table of names makes it one.
+
+    Args:
+        module: The module.
+        options: With a table of names, or without.
+        name: What messages call it.
+    """
     if not _is_our_gpt(module):
-        return ModuleSource(module, options)
+        if options.names is None:
+            return ModuleSource(module, options)
+        return mapped_source(module, options, name)
     _refuse_description(options)
     config = module.config
     return GptSource.of_model(module, own_tokenizer(options, config.context_length, config.vocab_size))
@@ -90,7 +99,7 @@ class Found:
 
 def _of_code(named: str, options: ExportOptions) -> Found:
     module = load_module(named)
-    found = of_module(module, options)
+    found = of_module(module, options, named)
     found.name = Path(named.rpartition(":")[0]).stem
     return Found(source=found, kind=_module_kind(module), is_original=True)
 
@@ -149,10 +158,14 @@ def config_template(source: SourceLike, options: ExportOptions) -> str | None:
     Raises:
         CheckpointError, InputError: if the source cannot be understood.
     """
-    if isinstance(source, nn.Module) or options.config is not None:
+    if options.config is not None:
         return None
+    if isinstance(source, nn.Module):
+        return mapped_template(source, options) if options.names is not None else None
     if source is not None and names_code(str(source)):
-        return None
+        if options.names is None:
+            return None
+        return mapped_template(load_module(str(source)), options, str(source))
     path = _found(source)
     reader = find_reader(path)
     return reader.template(path, ReadOptions(names=_path(options.names))) if reader.template else None
