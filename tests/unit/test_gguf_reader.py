@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import unicodedata
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from gpt_onnx.checkpoint import read_checkpoint
 from gpt_onnx.checkpoint.gguf_tokenizer import tokenizer_of
 from gpt_onnx.checkpoint.readers.gguf import put_back
 from gpt_onnx.errors import CheckpointError, ConfigError, GptOnnxError, InputError
+from gpt_onnx.runtime.tokenizer import load_tokenizer
 
 VOCAB, WIDTH, FF = 32, 16, 24
 SHAPES = {
@@ -255,6 +257,19 @@ def test_a_rebuilt_tokenizer_gives_the_ids_of_the_original(pre: str) -> None:
         encoding = rebuilt.encode(sample)
         assert encoding.ids == original.encode(sample).ids
         assert rebuilt.decode(encoding.ids) == original.decode(encoding.ids) or original.decoder is None
+
+
+@pytest.mark.parametrize("pre", CUTS)
+def test_the_runtime_takes_a_rebuilt_tokenizer(pre: str, tmp_path: Path) -> None:
+    original = _original(pre)
+    files, _ = tokenizer_of(Path("m.gguf"), _metadata(original, pre), 64, None)
+    assert files is not None
+    (tmp_path / "tokenizer.json").write_text(files.definition, encoding="utf-8")
+    tokenizer = load_tokenizer(tmp_path / "tokenizer.json")
+    assert tokenizer.encode(TEXT) == original.encode(TEXT).ids
+    ids = original.encode(TEXT, add_special_tokens=False).ids
+    composed = unicodedata.normalize("NFC", TEXT) if pre == "qwen2" else TEXT
+    assert tokenizer.decode(ids) == composed
 
 
 def test_a_gpt2_without_a_word_for_it_is_cut_as_gpt2_is() -> None:
