@@ -18,7 +18,7 @@ from typing import Any
 
 from gpt_onnx.checkpoint.archive_machine import MARK, MAX_NAME, Builder, Inert, Machine, Named, PickleFault
 
-MAX_INSTRUCTIONS = 1_000_000  # some thirty a tensor; they take two seconds and 100 MB at most
+MAX_INSTRUCTIONS = 500_000  # some thirty a tensor; they take a second and 50 MB at most
 MAX_INTEGER_BYTES = 8
 STOP = b"."
 
