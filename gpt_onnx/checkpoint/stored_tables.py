@@ -58,5 +58,7 @@ def is_causal(mask: Array) -> bool:
         return False
     square = mask.reshape(length, length)
     seen = np.tri(length, dtype=bool)
-    before, after = np.unique(square[seen]), np.unique(square[~seen])
-    return len(before) == 1 and len(after) <= 1 and not np.array_equal(before, after)
+    before, after = square[seen], square[~seen]
+    if not length or not (before == before[0]).all():
+        return False
+    return bool(length == 1 or ((after == after[0]).all() and after[0] != before[0]))

@@ -81,9 +81,10 @@ struct GPT : Model {
     for (int64_t i = 0; i < s.number("layers"); ++i) h->push_back(Block(s));
     register_module("h", h);
     ln_f = register_module("ln_f", torch::nn::LayerNorm(torch::nn::LayerNormOptions({width})));
-    if (s.number("tied")) return;  // the head is wte->weight itself, and nothing is registered for it
+    if (s.number("tied") == 1) return;  // the head is wte->weight itself, and nothing is registered for it
     auto options = torch::nn::LinearOptions(width, s.number("vocab")).bias(false);
     lm_head = register_module("lm_head", torch::nn::Linear(options));
+    if (s.number("tied") == 2) lm_head->weight = wte->weight;  // the registered parameter stays the old tensor
   }
 
   Tensor forward(Tensor ids) override {

@@ -19,7 +19,7 @@ struct Settings {
       {"vocab", 53},     {"context", 192}, {"width", 24}, {"layers", 2}, {"heads", 3},     {"hidden", 80},
       {"head_bias", 1},  // of the query, key and value projections
       {"mask", 0},       // whether a causal mask is registered as a buffer
-      {"tied", 0},       // whether the head is the token embedding
+      {"tied", 0},       // 1: no head is registered; 2: one is, and its weight is assigned to
       {"prompt", 5},     {"tokens", 128},  {"seed", 0},
   };
 

@@ -94,6 +94,13 @@ def test_what_tensors_cannot_say_is_asked_with_its_choices(make_cpp: CppMaker) -
         read_checkpoint(make_cpp(kind="packed").module, config=made.config(**LEARNED))
 
 
+def test_documentation_shows_the_template_as_it_is(make_cpp: CppMaker, tmp_path: Path) -> None:
+    path = tmp_path / "gpt.pt"
+    path.write_bytes(make_cpp().module.read_bytes())
+    page = Path(__file__).resolve().parents[2] / "docs" / "cpp.md"
+    assert libtorch.template(path, ReadOptions()) in page.read_text(encoding="utf-8")
+
+
 def test_filled_template_is_a_configuration(make_cpp: CppMaker, tmp_path: Path) -> None:
     made = make_cpp()
     text = libtorch.template(made.module, ReadOptions())
@@ -209,3 +216,20 @@ def test_unknown_names_are_told_and_a_table_reads_them(make_cpp: CppMaker, tmp_p
     found = read_checkpoint(path, config=made.config(), names=table)
     expected = read_checkpoint(made.module, config=made.config())
     assert all((found.numpy(name) == expected.numpy(name)).all() for name in expected.recipes)
+
+
+def test_head_that_cpp_assigned_to_is_stored_as_it_was(make_cpp: CppMaker, tmp_path: Path) -> None:
+    """``lm_head->weight = wte->weight`` does not change the registered parameter, which is what is saved."""
+    made = make_cpp(kind="packed", tied=2)
+    numbers, answers = made.numbers("reference64"), made.config(**LEARNED, n_head=3)
+
+    def error(**options: Any) -> float:
+        model = load_model(read_checkpoint(made.module, config=answers, **options), torch.float64)
+        with torch.no_grad():
+            found = model(torch.from_numpy(numbers["input_ids"]))[0].numpy()
+        return float(np.abs(found - numbers["logits"]).max())
+
+    table = tmp_path / "names.toml"
+    table.write_text('ignore = ["lm_head.weight"]\n[names]\n"wte.weight" = "wte.weight"\n')
+    assert error() > 0.1
+    assert error(names=table) <= 1e-11 * np.abs(numbers["logits"]).max()

@@ -73,6 +73,8 @@ def test_causal_masks_are_known(mask: NDArray[Any]) -> None:
     assert is_causal(mask)
 
 
-@pytest.mark.parametrize("mask", [np.ones((6, 6)), SEEN.T, SEEN - np.tri(6, k=-3), SEEN[:4], np.ones(6)])
+@pytest.mark.parametrize(
+    "mask", [np.ones((6, 6)), SEEN.T, SEEN - np.tri(6, k=-3), SEEN[:4], np.ones(6), np.ones((0, 0))]
+)
 def test_other_masks_are_not_causal(mask: NDArray[Any]) -> None:
     assert not is_causal(mask)
