@@ -79,7 +79,7 @@ VARIANTS: Mapping[str, tuple[str, dict[str, Any]]] = {
     "llama theta": ("llama", {"rope_parameters": {"rope_type": "default", "rope_theta": 500.0}}),
     "llama linear": ("llama", {"rope_parameters": {"rope_type": "linear", "rope_theta": 1e4, "factor": 2.5}}),
     "llama llama3": ("llama", {"rope_parameters": LLAMA3}),
-    "mistral": ("mistral", {"sliding_window": None}),
+    "mistral": ("mistral", {"sliding_window": None, "head_dim": 16, "num_key_value_heads": 3}),
     "mistral window as long as the context": ("mistral", {"sliding_window": 64, "head_dim": 8}),
     "qwen2": ("qwen2", {}),
     "qwen2 tied": ("qwen2", {"tie_word_embeddings": True, "num_key_value_heads": 3}),
@@ -236,7 +236,7 @@ class Exported:
 FORMS = {
     "gpt2": "bin",
     "llama": "shards",
-    "mistral window as long as the context": "safetensors",
+    "mistral": "safetensors",
     "qwen2 tied": "shards",
 }
 """Each family, and the form in which its folder is written."""
@@ -249,7 +249,7 @@ BUNDLES = [
         ("portable", ("gpt2", "llama"), ()),
         (
             "portable",
-            ("mistral window as long as the context", "qwen2 tied"),
+            ("mistral", "qwen2 tied"),
             pytest.mark.slow,
         ),  # what differs from llama has been read
     )

@@ -47,11 +47,9 @@ def recognises(path: Path) -> bool:
     """Whether config.json names a model_type, or there are files under Hugging Face's names without one."""
     if not path.is_dir() or (path / MANIFEST_FILE).exists():
         return False
-    if (path / SNAPSHOTS).is_dir():
-        return True
     if (path / CONFIG_FILE).exists():
         return bool({"model_type", "architectures"} & _values(path).keys())
-    return (path / ADAPTER_FILE).exists() or has_weights(path)
+    return (path / ADAPTER_FILE).exists() or (path / SNAPSHOTS).is_dir() or has_weights(path)
 
 
 def find_family(values: Mapping[str, Any], path: Path) -> Family:
@@ -65,28 +63,31 @@ def find_family(values: Mapping[str, Any], path: Path) -> Family:
     if family is not None:
         return family
     lacking = REFUSED.get(name) if isinstance(name, str) else None
-    reason = f"it has {lacking}" if lacking else "it is not known"
-    if lacking and lacking.startswith("it "):
-        reason = lacking
     raise ConfigError(
-        f"{path} is of the model_type {shown(name)}, which cannot be read: {reason}; "
-        f"known are {', '.join(FAMILIES)}."
+        f"{path} is of the model_type {shown(name)}, which cannot be read: "
+        f"it {f'has {lacking}' if lacking else 'is not known'}; known are {', '.join(FAMILIES)}."
+    )
+
+
+def _refuse_cache(path: Path) -> None:
+    """Tell where in a folder of Hugging Face's cache the model is."""
+    if not (path / SNAPSHOTS).is_dir():
+        return
+    found = sorted(entry for entry in (path / SNAPSHOTS).iterdir() if entry.is_dir())
+    raise CheckpointError(
+        f"{path} is a folder of Hugging Face's cache; name the model in it: "
+        f"{found[0] if found else path / SNAPSHOTS / 'REVISION'}."
     )
 
 
 def _read_config(path: Path) -> dict[str, Any]:
-    if (path / SNAPSHOTS).is_dir():
-        found = sorted(entry for entry in (path / SNAPSHOTS).iterdir() if entry.is_dir())
-        raise CheckpointError(
-            f"{path} is a folder of Hugging Face's cache; name the model in it: "
-            f"{found[0] if found else path / SNAPSHOTS / 'REVISION'}."
-        )
     if (path / ADAPTER_FILE).exists():
         raise CheckpointError(
             f"{path} has an {ADAPTER_FILE}: an adapter that changes another model's weights; merge the two "
             "(merge_and_unload) and save the result."
         )
     if not (path / CONFIG_FILE).exists():
+        _refuse_cache(path)
         raise CheckpointError(
             f"{path} has no {CONFIG_FILE}, which says what its weights are; fetch it as well, or name the "
             "file of weights, with --config and --names."
@@ -103,8 +104,8 @@ def _tokenizer(
     if found is not None or options.tokenizer is not None or pieces is None:
         return found, ()
     return None, (
-        f"{pieces} is a tokenizer of sentencepiece without a tokenizer.json, and was left out: the bundle "
-        "works by token ids; transformers writes a tokenizer.json beside it: "
+        f"{pieces} (sentencepiece) has no tokenizer.json beside it, and was left out: the bundle works by "
+        "token ids; transformers writes the missing file: "
         "AutoTokenizer.from_pretrained(folder).save_pretrained(folder).",
     )
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 
 _EXPERTS = "a choice among several feed-forward networks (experts)"
 _PARALLEL = "attention and feed-forward network side by side"
-_OTHER_KIND = "it is no GPT: not a decoder of text with causal attention"
+_BOTH_WAYS = "attention to later tokens as well"
 _ENCODER = "an encoder"
 
 REFUSED: Mapping[str, str] = {
     "arcee": "a feed-forward network with the square of ReLU",
-    "bert": _OTHER_KIND,
+    "bert": _BOTH_WAYS,
     "bloom": "a norm after the token embedding, and packed queries, keys and values of its own order",
     "codegen": f"{_PARALLEL}, and rotary positions on a part of each head",
     "cohere": f"{_PARALLEL}, and a factor on the logits",
