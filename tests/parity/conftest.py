@@ -196,7 +196,7 @@ def make_cpp(cpp_program: Path, tmp_path_factory: pytest.TempPathFactory) -> Cpp
         if key not in made:
             folder = tmp_path_factory.mktemp("cpp")
             words = [f"--{name}={value}" for name, value in {**flags, "out": folder}.items()]
-            command = [cpp_program, *words]
+            command = [str(cpp_program), *words]
             done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
             assert done.returncode == 0, done.stderr
             made[key] = CppRun(folder=folder)
