@@ -45,7 +45,7 @@ MAX_WORD_BYTES = 64  # of version and byteorder
 NEWEST_VERSION = 10  # of the archive; PyTorch 2 reads up to it
 MAX_TENSORS = 100_000
 MAX_DEPTH = 64
-SCRIPT_MEMBER, SCRIPT_FOLDER = "constants.pkl", "code/"
+PICKLE, SCRIPT_MEMBER, SCRIPT_FOLDER = "data.pkl", "constants.pkl", "code/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -109,8 +109,13 @@ def _root_of(file: BinaryIO, path: Path) -> tuple[str, object]:
             f"{path} is not a file that torch.save or LibTorch wrote; a checkpoint of PyTorch is one."
         )
     directory = read_directory(file, path)
+    if PICKLE not in directory.members:
+        raise CheckpointError(
+            f"{path} is a zip archive without {PICKLE}, which torch.save and LibTorch write; "
+            "it is another kind of file: save the weights with torch.save(model.state_dict(), path)."
+        )
     _check_words(file, directory)
-    data = read_member(file, directory, "data.pkl", MAX_PICKLE_BYTES)
+    data = read_member(file, directory, PICKLE, MAX_PICKLE_BYTES)
     root, _ = read_pickle(data, TensorBuilder(partial(_storage, file, directory)))
     return _kind_of(directory), root
 
@@ -165,7 +170,10 @@ def state_dict_of(root: object, path: Path, what: str = "") -> dict[str, LazyTen
     """
     place = f"{path}: {what}" if what else f"{path}"
     if not isinstance(root, dict):
-        raise CheckpointError(f"{place} is {_described(root)}; a dict of names and tensors was expected.")
+        raise CheckpointError(
+            f"{place} is {_described(root)}; a dict of names and tensors was expected: "
+            "save it with torch.save(model.state_dict(), path)."
+        )
     for name, value in root.items():
         if not isinstance(name, str) or not isinstance(value, LazyTensor):
             raise CheckpointError(

@@ -122,6 +122,15 @@ def test_weights_of_another_kind_are_refused_by_name(tmp_path: Path, value: obje
         state_dict_of(read_archive(path).root, path)
 
 
+def test_a_module_saved_whole_is_not_opened_and_the_remedy_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "module.pt"
+    torch.save(torch.nn.Linear(2, 2), path)
+    with pytest.raises(
+        CheckpointError, match=r"class torch\.nn\..*\.Linear, which is not opened.*state_dict\(\)"
+    ):
+        state_dict_of(read_archive(path).root, path)
+
+
 def scripted(path: Path) -> torch.nn.Module:
     module = torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.Linear(3, 3, bias=False))
     with warnings.catch_warnings():

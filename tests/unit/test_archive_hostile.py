@@ -81,6 +81,13 @@ def load(path: Path) -> dict[str, Any]:
     return {name: archive.read(tensor) for name, tensor in tensors.items()}
 
 
+def load_one(path: Path) -> Any:
+    """The weight "w", whatever else there is."""
+    archive = read_archive(path)
+    root: Any = archive.root
+    return archive.read(root["w"])
+
+
 def refused(path: Path) -> str:
     with pytest.raises(CheckpointError) as caught:
         load(path)
@@ -172,10 +179,10 @@ UNKNOWN: dict[str, bytes] = {
 def test_unknown_classes_are_inert_beside_the_weights_and_refused_as_one(
     tmp_path: Path, value: bytes
 ) -> None:
-    loaded = set(sys.modules)
     path = write(tmp_path / "x.pt", beside(value))
-    root: Any = read_archive(path).root
-    np.testing.assert_array_equal(read_archive(path).read(root["w"]), VALUES.reshape(2, 3))
+    np.testing.assert_array_equal(load_one(path), VALUES.reshape(2, 3))
+    loaded = set(sys.modules)
+    load_one(path)
     assert set(sys.modules) == loaded
     refused(write(tmp_path / "y.pt", model(value)))
 
@@ -412,7 +419,7 @@ def test_an_archive_without_its_parts_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "x.pt"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("archive/version", b"3")
-    assert "lacks its member archive/data.pkl" in refused(path)
+    assert "without data.pkl" in refused(path)
     with zipfile.ZipFile(path, "w"):
         pass
     refused(path)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from gpt_onnx.checkpoint import Checkpoint, read_checkpoint
+from gpt_onnx.checkpoint import Checkpoint, TokenizerFiles, read_checkpoint
+from gpt_onnx.checkpoint.padding import without_padding
 from gpt_onnx.checkpoint.reader import find_reader
 from gpt_onnx.checkpoint.readers import READERS, ReadOptions, mingpt, nanochat, nanogpt, state_dict
 from gpt_onnx.errors import CheckpointError, ConfigError, InputError
@@ -157,6 +160,16 @@ def test_padding_is_kept_where_it_is_said_to_be_none(tmp_path: Path) -> None:
     found = read_nano(tmp_path, None, "vocab_size = 50304", **PADDED)
     assert (found.config.vocab_size, found.padded_vocab_size) == (50304, None)
     assert found.numpy("wte.weight").shape == (50304, 8)
+
+
+@pytest.mark.parametrize(("tokens", "rows"), [(50257, 50257), (50258, 50304)])
+def test_a_tokenizer_of_more_tokens_shows_that_nothing_is_padding(
+    tokens: int, rows: int, tmp_path: Path
+) -> None:
+    whole = read_nano(tmp_path, None, "vocab_size = 50304", **PADDED)
+    model = {"type": "WordLevel", "vocab": {str(token): token for token in range(tokens)}, "unk_token": "0"}
+    files = TokenizerFiles(definition=json.dumps({"model": model}))
+    assert without_padding(replace(whole, tokenizer=files)).config.vocab_size == rows
 
 
 def test_other_vocabularies_are_cut_only_where_it_is_said(tmp_path: Path) -> None:
