@@ -21,6 +21,7 @@ from gpt_onnx.checkpoint.naming import check_naming, matches_of, recipes_of
 from gpt_onnx.checkpoint.questions import complete, template
 from gpt_onnx.checkpoint.readers._reader import ReadOptions, find_tokenizer
 from gpt_onnx.checkpoint.recipe import Floats, Piece, Recipe, alone, same_values
+from gpt_onnx.checkpoint.rotary_tables import check_rotary_tables
 from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.checkpoint.stored_tables import sinusoidal_style_of, without_ones
 from gpt_onnx.config import GPTConfig
@@ -158,6 +159,7 @@ def assembled(reading: Reading, options: ReadOptions, *, path: Path, kind: str) 
     """
     config = complete(reading.facts, options.config, source=path)
     _check_rows(reading, config)
+    check_rotary_tables(reading.store, config)
     return Checkpoint(
         path=path,
         kind=kind,

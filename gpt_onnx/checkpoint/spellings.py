@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from gpt_onnx.checkpoint.names import Name, Naming
+from gpt_onnx.checkpoint.rotary_tables import is_rotary_table
 
 
 def _any(*words: str) -> str:
@@ -188,7 +189,7 @@ def is_mask(name: str) -> bool:
 
 
 def _is_no_weight(name: str) -> bool:
-    return is_mask(name) or OTHERS.fullmatch(name) is not None
+    return is_mask(name) or is_rotary_table(name) or OTHERS.fullmatch(name) is not None
 
 
 def _generic(name: str) -> str:
