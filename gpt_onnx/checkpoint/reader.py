@@ -93,8 +93,8 @@ def _told_of_folder(folder: Path) -> str:
 def _told_of_file(file: Path) -> str:
     if file.suffix.lower() in PICKLE_SUFFIXES and not zipfile.is_zipfile(file):
         return (
-            f"{file} is no archive as torch.save writes them but, by its name, a bare pickle of Python "
-            "objects, which may run code and is not opened: save it again with torch.save"
+            f"{file} is, by its name, a bare pickle of Python objects, which may run code and is not opened: "
+            "save it with torch.save"
         )
     return f"{file} is of no known kind"
 

@@ -121,7 +121,7 @@ def template(path: Path, options: ReadOptions) -> str:
 
 READER = Reader(
     kind=KIND,
-    summary="a file that a C++ program wrote with torch::save or an OutputArchive",
+    summary="a file of torch::save or an OutputArchive of C++",
     recognises=recognises,
     read=read,
     template=template,

@@ -121,7 +121,7 @@ def template(path: Path, options: ReadOptions) -> str:
 
 READER = Reader(
     kind=KIND,
-    summary="a model.pt of minGPT, with --config",
+    summary="a model.pt of minGPT",
     recognises=recognises,
     read=read,
     template=template,

@@ -176,7 +176,7 @@ def template(path: Path, options: ReadOptions) -> str:
 
 READER = Reader(
     kind=KIND,
-    summary="a state dict in a file of torch.save, safetensors or np.savez, with --config and --names",
+    summary="a state dict of torch.save, safetensors or np.savez",
     recognises=recognises,
     read=read,
     template=template,
