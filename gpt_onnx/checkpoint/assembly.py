@@ -16,8 +16,9 @@ from pathlib import Path
 
 from gpt_onnx.checkpoint.checkpoint import Checkpoint
 from gpt_onnx.checkpoint.facts import Facts, facts_of, head_sizes
+from gpt_onnx.checkpoint.leftovers import listed
 from gpt_onnx.checkpoint.names import Naming
-from gpt_onnx.checkpoint.naming import check_naming, matches_of, recipes_of
+from gpt_onnx.checkpoint.naming import check_naming, matches_of, recipes_of, unnamed
 from gpt_onnx.checkpoint.questions import complete, template
 from gpt_onnx.checkpoint.readers._reader import ReadOptions, find_tokenizer
 from gpt_onnx.checkpoint.recipe import Floats, Piece, Recipe, alone, same_values
@@ -25,7 +26,7 @@ from gpt_onnx.checkpoint.rotary_tables import check_rotary_tables
 from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.checkpoint.stored_tables import sinusoidal_style_of, without_ones
 from gpt_onnx.config import GPTConfig
-from gpt_onnx.errors import ConfigError
+from gpt_onnx.errors import CheckpointError, ConfigError
 
 EMBEDDING, POSITIONS, HEAD, HEAD_BIAS = "wte.weight", "wpe.weight", "lm_head.weight", "lm_head.bias"
 TIED_HEAD_BIAS = "lm_head_bias"
@@ -100,6 +101,20 @@ def _with_positions(reading: Reading) -> tuple[Reading, dict[str, str]]:
     return reading, {"position": "sinusoidal", "sinusoidal_style": style}
 
 
+def _facts(reading: Reading) -> Facts:
+    """Return what the tensors say.
+
+    Raises:
+        CheckpointError: if a weight that every GPT has is not named, with the tensors that are not named.
+    """
+    try:
+        return facts_of(shapes_of(reading.store, reading.naming))
+    except CheckpointError as exc:
+        left = unnamed(reading.naming, reading.store)
+        others = f"; not named are {listed(left, {})}" if left else ""
+        raise CheckpointError(f"{reading.store.path}: {str(exc).removesuffix('.')}{others}.") from exc
+
+
 def reading_of(store: Store, naming: Naming) -> Reading:
     """Find out what the tensors say, and that the table names all of them.
 
@@ -108,7 +123,7 @@ def reading_of(store: Store, naming: Naming) -> Reading:
     """
     reading = _with_head(Reading(store=store, naming=naming, facts=Facts(values={})))
     reading, positions = _with_positions(reading)
-    facts = facts_of(shapes_of(store, reading.naming)).told(positions)
+    facts = _facts(reading).told(positions)
     reading = replace(reading, facts=facts)
     _check(reading, _stand_in(facts), "these sizes")
     return reading

@@ -26,7 +26,7 @@ from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError
 
-__all__ = ["Match", "Name", "Naming", "check_naming", "matches_of", "recipes_of"]
+__all__ = ["Match", "Name", "Naming", "check_naming", "matches_of", "recipes_of", "unnamed"]
 
 PACKED = re.compile(r"(h\.[0-9]+\.attn)\.c_attn\.(weight|bias)")
 
@@ -149,6 +149,16 @@ def _spare(matches: Mapping[str, Match], config: GPTConfig, recipes: Mapping[str
     }
 
 
+def unnamed(naming: Naming, store: Store) -> Shapes:
+    """Return the stored tensors that the table neither names nor ignores, with their shapes."""
+    named = {match.theirs for match in matches_of(naming, store.tensors).values()}
+    return {
+        name: stored.shape
+        for name, stored in store.tensors.items()
+        if name not in named and not naming.ignores(name)
+    }
+
+
 def check_naming(
     naming: Naming,
     store: Store,
@@ -173,15 +183,13 @@ def check_naming(
             of a wrong shape.
     """
     matches = matches_of(naming, store.tensors)
-    named = {match.theirs for match in matches.values()}
-    shapes = {
-        name: stored.shape
-        for name, stored in store.tensors.items()
+    ours = _lacking(matches, config, recipes)
+    unknown = {name: shape for name, shape in unnamed(naming, store).items() if name not in ignored}
+    spare = {
+        name: store.tensors[name].shape
+        for name in _spare(matches, config, recipes)
         if name not in ignored and not naming.ignores(name)
     }
-    ours = _lacking(matches, config, recipes)
-    unknown = {name: shape for name, shape in shapes.items() if name not in named}
-    spare = {name: shapes[name] for name in _spare(matches, config, recipes) if name in shapes}
     sides: tuple[tuple[str, Shapes, Shapes], ...] = (
         ("the model of {} lacks {}", ours, unknown),
         ("the file has tensors that are not named: {1}", unknown, ours),

@@ -227,6 +227,17 @@ def test_an_incomplete_table_tells_both_sides(tmp_path: Path, config: Answers, n
     assert "not named: stack.{layer}.W_2 [48, 32] (2 times)" in str(caught.value)
 
 
+def test_a_table_without_a_weight_that_every_gpt_has_tells_what_is_not_named(
+    tmp_path: Path, config: Answers, names: Answers
+) -> None:
+    save_file(_own_state(), tmp_path / "jax.safetensors")
+    text = TABLE.replace("stack.{layer}.W_1", "stack.{layer}.W_3")
+    with pytest.raises(CheckpointError) as caught:
+        read_checkpoint(tmp_path / "jax.safetensors", config=config(OWN_CONFIG), names=names(text))
+    assert "no tensor is h.0.mlp.c_fc.weight; a GPT has one" in str(caught.value)
+    assert str(caught.value).endswith("not named are stack.{layer}.W_1 [32, 48] (2 times).")
+
+
 def test_names_that_nobody_knows_ask_for_a_table(tmp_path: Path) -> None:
     save_file(_own_state(), tmp_path / "jax.safetensors")
     with pytest.raises(InputError, match=r"no name is known of .*tokens \[61, 32\].*--names FILE\.$"):
