@@ -241,10 +241,10 @@ def _fill_in(config: GPTConfig) -> None:
         if getattr(config, name) is None:
             object.__setattr__(config, name, value)
 
+    check_positive(config, ("n_embd", "n_head"))
     default("n_kv_head", config.n_head)
     default("d_ff", 4 * config.n_embd)
     if config.head_size is None:
-        check_positive(config, ("n_embd", "n_head"))
         if config.n_embd % config.n_head:
             raise ConfigError(
                 f"n_embd = {config.n_embd} is not a multiple of n_head = {config.n_head}; "

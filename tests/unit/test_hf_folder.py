@@ -13,6 +13,9 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from gpt_onnx.checkpoint import Checkpoint, load_model, read_checkpoint
+from gpt_onnx.checkpoint.readers.hf_folder import FAMILIES
+from gpt_onnx.checkpoint.readers.hf_folder_family import check_keys, config_of
+from gpt_onnx.checkpoint.readers.hf_folder_keys import NEUTRAL
 from gpt_onnx.checkpoint.readers.hf_folder_refused import REFUSED
 from gpt_onnx.errors import CheckpointError, ConfigError, GptOnnxError, InputError
 from gpt_onnx.rope import RopeScaling
@@ -197,9 +200,6 @@ DEFAULTS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 @pytest.mark.parametrize("model_type", DEFAULTS)
 def test_keys_that_are_absent_have_the_familys_default(model_type: str) -> None:
     """The defaults are those of transformers' own configuration classes."""
-    from gpt_onnx.checkpoint.readers.hf_folder import FAMILIES
-    from gpt_onnx.checkpoint.readers.hf_folder_family import config_of
-
     sizes, rest = DEFAULTS[model_type]
     within = {"max_position_embeddings": 4096} if model_type == "mistral" else {}
     config = config_of(FAMILIES[model_type], {"model_type": model_type, **within}, Path("config.json"))
@@ -209,8 +209,6 @@ def test_keys_that_are_absent_have_the_familys_default(model_type: str) -> None:
 @pytest.mark.parametrize("model_type", ["gpt2", "llama", "mistral", "qwen2"])
 def test_defaults_are_those_of_transformers(model_type: str) -> None:
     from transformers import AutoConfig
-
-    from gpt_onnx.checkpoint.readers.hf_folder import FAMILIES
 
     theirs = AutoConfig.for_model(model_type).to_dict()
     unset = {"head_dim", "num_key_value_heads", "rope_parameters", "layer_types", "sliding_window"}
@@ -462,6 +460,35 @@ def test_what_our_gpt_lacks_is_refused_by_name(tmp_path: Path, case: str) -> Non
 @pytest.mark.parametrize("model_type", REFUSED)
 def test_every_family_that_is_known_and_lacking_is_told_why(tmp_path: Path, model_type: str) -> None:
     refused(llama(tmp_path, model_type=model_type, architectures=None), "cannot be read: it ", ConfigError)
+
+
+ODD_VALUES: tuple[Any, ...] = (
+    *(None, True, False, 0, 1, -1, 3, 0.5, float("nan"), float("inf"), 10**30, "x", "", "a" * 500),
+    *([], [1], [None], [[]], ["full_attention"], {}, {"a": 1}, {"rope_type": ["x"]}, {"type": None}),
+    {"type": "llama3", "factor": "a"},
+    {"rope_type": "linear", "factor": 2, "original_max_position_embeddings": []},
+)
+
+
+def told(model_type: str, values: Mapping[str, Any]) -> str:
+    """What is said of a config.json: nothing where it is understood."""
+    try:
+        check_keys(FAMILIES[model_type], values, Path("config.json"))
+        config_of(FAMILIES[model_type], values, Path("config.json"))
+    except ConfigError as exc:
+        return str(exc)
+    return "."
+
+
+@pytest.mark.parametrize("model_type", DEFAULTS)
+def test_whatever_a_key_holds_is_understood_or_refused_in_a_sentence(model_type: str) -> None:
+    sizes = GPT2_CONFIG if model_type == "gpt2" else LLAMA_CONFIG
+    base = sizes | {"model_type": model_type, "architectures": None}
+    for key in (*FAMILIES[model_type].defaults, *NEUTRAL, "architectures"):
+        for value in ODD_VALUES:
+            said = told(model_type, base | {key: value})
+            assert said.endswith("."), (key, value)
+            assert "\n" not in said, (key, value)
 
 
 def test_files_that_are_missing_are_named(tmp_path: Path) -> None:
