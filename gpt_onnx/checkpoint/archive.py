@@ -12,7 +12,7 @@ see gpt_onnx.checkpoint.archive_pickle. Tensors come as ``LazyTensor``: their va
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -36,6 +36,7 @@ __all__ = [
     "flatten",
     "is_archive",
     "load_legacy",
+    "odd_tensors",
     "read_archive",
     "state_dict_of",
 ]
@@ -45,6 +46,7 @@ MAX_WORD_BYTES = 64  # of version and byteorder
 NEWEST_VERSION = 10  # of the archive; PyTorch 2 reads up to it
 MAX_TENSORS = 100_000
 MAX_DEPTH = 64
+MAX_PATH = 1000  # characters of a name with those of all that it lies in
 PICKLE, SCRIPT_MEMBER, SCRIPT_FOLDER = "data.pkl", "constants.pkl", "code/"
 
 
@@ -191,6 +193,39 @@ def _described(value: object) -> str:
     return value.of if known else f"an object of the class {value.of[:200]}, which is not opened"
 
 
+def _children(value: object) -> Mapping[str, object]:
+    if isinstance(value, Inert):
+        value = value.state
+    if isinstance(value, list | tuple):
+        return {str(index): child for index, child in enumerate(value)}
+    if isinstance(value, dict):
+        return {key: child for key, child in value.items() if isinstance(key, str)}
+    return {}
+
+
+def _leaves(root: object, path: Path) -> Iterator[tuple[str, object]]:
+    """Yield what nested dicts, lists and modules hold, by its path joined with points.
+
+    Raises:
+        CheckpointError: if they are nested too deep or too many, as those of a file made for that are.
+    """
+    stack: list[tuple[str, object, int]] = [("", root, 0)]
+    seen = 0
+    while stack:
+        name, value, depth = stack.pop()
+        seen += 1
+        children = _children(value)
+        if depth > MAX_DEPTH or seen + len(stack) + len(children) > MAX_TENSORS or len(name) > MAX_PATH:
+            raise CheckpointError(
+                f"{path} nests its values more than {MAX_DEPTH} deep, has more than {MAX_TENSORS} of them, "
+                f"or names of more than {MAX_PATH} characters; no model does."
+            )
+        if not children:
+            yield name, value
+        inner = [(f"{name}.{key}" if name else key, child, depth + 1) for key, child in children.items()]
+        stack.extend(reversed(inner))
+
+
 def flatten(root: object, path: Path) -> dict[str, LazyTensor]:
     """Return every tensor of nested dicts, lists and modules, by its path joined with points.
 
@@ -200,30 +235,14 @@ def flatten(root: object, path: Path) -> dict[str, LazyTensor]:
     Raises:
         CheckpointError: if they are nested too deep or too many, as those of a file made for that are.
     """
-    found: dict[str, LazyTensor] = {}
-    stack: list[tuple[str, object, int]] = [("", root, 0)]
-    seen = 0
-    while stack:
-        name, value, depth = stack.pop()
-        seen += 1
-        if depth > MAX_DEPTH or seen > MAX_TENSORS:
-            raise CheckpointError(
-                f"{path} nests its values more than {MAX_DEPTH} deep or has more than {MAX_TENSORS} of them; "
-                "no model does."
-            )
-        if isinstance(value, LazyTensor):
-            found[name] = value
-        elif children := _children(value):
-            inner = [(f"{name}.{key}" if name else key, child, depth + 1) for key, child in children.items()]
-            stack.extend(reversed(inner))
-    return found
+    return {name: value for name, value in _leaves(root, path) if isinstance(value, LazyTensor)}
 
 
-def _children(value: object) -> Mapping[str, object]:
-    if isinstance(value, Inert):
-        value = value.state
-    if isinstance(value, list | tuple):
-        return {str(index): child for index, child in enumerate(value)}
-    if isinstance(value, dict):
-        return {key: child for key, child in value.items() if isinstance(key, str)}
-    return {}
+def odd_tensors(root: object, path: Path) -> dict[str, str]:
+    """Return tensors that cannot be read, such as sparse or complex ones, and what they are.
+
+    Raises:
+        CheckpointError: as ``flatten``.
+    """
+    inert = ((name, value) for name, value in _leaves(root, path) if isinstance(value, Inert))
+    return {name: value.of for name, value in inert if value.of.startswith("a ")}

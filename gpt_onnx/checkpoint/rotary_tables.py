@@ -21,7 +21,7 @@ from gpt_onnx.rope import frequencies
 _ENDS = "(?:_?(?:cached?|table))?"
 FREQUENCIES = re.compile(r"(?:.*\.)?inv_?freqs?_?", re.IGNORECASE)
 SINES = re.compile(rf"(?:.*\.)?(?:freqs_?|rope_?)?sin{_ENDS}_?", re.IGNORECASE)
-COSINES = re.compile(rf"(?:.*\.)?(?:freqs_?|rope_?)?cos{_ENDS}_?", re.IGNORECASE)
+COSINES = re.compile(rf"(?:.*\.)?(?:(?:freqs_?|rope_?)?cos{_ENDS}|freqs_?cis)_?", re.IGNORECASE)
 RELATIVE, ABSOLUTE = 1e-4, 1e-6  # what float32 costs the lowest frequency that there is
 
 Array = NDArray[Any]

@@ -188,7 +188,8 @@ def is_mask(name: str) -> bool:
     return any(words.fullmatch(name) for words in (MASKS, MASKS_IN_ATTENTION))
 
 
-def _is_no_weight(name: str) -> bool:
+def is_no_weight(name: str) -> bool:
+    """Whether a name is that of a buffer, or of what a training program stores beside its weights."""
     return is_mask(name) or is_rotary_table(name) or OTHERS.fullmatch(name) is not None
 
 
@@ -216,7 +217,7 @@ def spelled(names: Iterable[str]) -> Spelled:
         for mine, pattern in meanings:
             ours[mine].add(pattern)
             theirs[pattern].add(mine)
-        if not meanings and _is_no_weight(name):
+        if not meanings and is_no_weight(name):
             ignored.add(_generic(name))
         elif not meanings:
             unknown.append(name)

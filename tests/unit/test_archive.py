@@ -14,7 +14,15 @@ import numpy as np
 import pytest
 import torch
 
-from gpt_onnx.checkpoint.archive import Inert, LazyTensor, flatten, is_archive, read_archive, state_dict_of
+from gpt_onnx.checkpoint.archive import (
+    Inert,
+    LazyTensor,
+    flatten,
+    is_archive,
+    odd_tensors,
+    read_archive,
+    state_dict_of,
+)
 from gpt_onnx.checkpoint.torch_store import TorchStore
 from gpt_onnx.errors import CheckpointError
 
@@ -162,6 +170,22 @@ def test_code_is_never_opened(tmp_path: Path) -> None:
     path.write_bytes(data)
     assert code
     assert len(flatten(read_archive(path).root, path)) == 3
+
+
+def test_tensors_that_cannot_be_read_are_told_apart(tmp_path: Path) -> None:
+    path = tmp_path / "odd.pt"
+    torch.save({"a": BASE, "b": {"c": BASE.to(torch.complex64), "d": BASE.to_sparse()}, "e": "text"}, path)
+    root = read_archive(path).root
+    assert list(flatten(root, path)) == ["a"]
+    assert odd_tensors(root, path).keys() == {"b.c", "b.d"}
+    assert odd_tensors(root, path)["b.d"] == "a sparse tensor"
+
+
+def test_names_of_any_length_are_refused(tmp_path: Path) -> None:
+    path = tmp_path / "long.pt"
+    torch.save({"x" * 600: {"y" * 600: BASE}}, path)
+    with pytest.raises(CheckpointError, match="names of more than 1000 characters"):
+        flatten(read_archive(path).root, path)
 
 
 def test_a_store_lists_floats_and_reads_them_by_name(tmp_path: Path) -> None:
