@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from gpt_onnx.checkpoint.archive import LazyTensor, flatten, is_archive, read_archive
+from gpt_onnx.checkpoint.archive import LazyTensor, flatten, is_archive, odd_tensors, read_archive
 from gpt_onnx.checkpoint.archive_values import ValueReader
 from gpt_onnx.checkpoint.archive_zip import read_directory
 from gpt_onnx.checkpoint.assembly import POSITIONS, Reading, assembled, question_sheet, reading_of
@@ -21,7 +21,7 @@ from gpt_onnx.checkpoint.names import Naming
 from gpt_onnx.checkpoint.names_file import read_names
 from gpt_onnx.checkpoint.naming import matches_of
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
-from gpt_onnx.checkpoint.spellings import is_mask, spelled
+from gpt_onnx.checkpoint.spellings import is_mask, is_no_weight, spelled
 from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.checkpoint.stored_tables import is_causal
 from gpt_onnx.checkpoint.torch_store import TorchStore
@@ -44,13 +44,13 @@ def recognises(path: Path) -> bool:
         return False
 
 
-def _tensors(path: Path) -> dict[str, LazyTensor]:
+def _tensors(path: Path, root: object) -> dict[str, LazyTensor]:
     """Return every tensor under the dotted names of the modules that hold it.
 
     Raises:
         CheckpointError: if the file is damaged, or holds none.
     """
-    tensors = flatten(read_archive(path).root, path)
+    tensors = flatten(root, path)
     if not tensors:
         raise CheckpointError(f"{path} holds no tensor; save the module itself: torch::save(module, path).")
     return tensors
@@ -95,10 +95,22 @@ def _check_table(store: TorchStore, naming: Naming, reading: Reading) -> None:
     )
 
 
+def _check_odd(path: Path, root: object, naming: Naming) -> None:
+    """Refuse tensors that cannot be read, unless they are no weights."""
+    for name, what in odd_tensors(root, path).items():
+        if not (naming.ignores(name) or is_no_weight(name)):
+            raise CheckpointError(
+                f"{path}: {name} is {what}; every weight must be a dense tensor of real numbers: save it as "
+                "one, or ignore it in a table of names (--names FILE)."
+            )
+
+
 def _understood(path: Path, options: ReadOptions) -> Reading:
-    tensors = _tensors(path)
+    root = read_archive(path).root
+    tensors = _tensors(path, root)
     store = TorchStore(path, tensors)
     naming = _naming(store, options)
+    _check_odd(path, root, naming)
     _check_masks(path, tensors)
     try:
         reading = reading_of(store, naming)
