@@ -26,6 +26,12 @@ SYNONYMS: Mapping[str, tuple[str, ...]] = {
     "kind": ("rope_type", "type"),
     "original_context_length": ("original_max_position_embeddings",),
 }
+REFUSED: Mapping[str, str] = {
+    "dynamic": "gives each length frequencies of its own, so that keys in a cache would be turned wrongly",
+    "yarn": "changes the scale of attention as well",
+    "longrope": "has other frequencies for long texts than for short ones, and a scale of attention",
+}
+"""Kinds of other programs, and why they are none of ours."""
 UNSCALED = "default"  # what other programs call no scaling
 LARGEST_FACTOR = 1e6
 LARGEST_CONTEXT = 2**31 - 1
@@ -52,7 +58,10 @@ class RopeScaling:
 
     def __post_init__(self) -> None:
         if self.kind not in KINDS:
-            raise ConfigError(f"rope_scaling is of the kind {self.kind!r}; known are {', '.join(KINDS)}.")
+            reason = f", which {REFUSED[self.kind]}" if self.kind in REFUSED else ""
+            raise ConfigError(
+                f"rope_scaling is of the kind {self.kind!r}{reason}; known are {', '.join(KINDS)}."
+            )
         _check_number("factor", self.factor, LARGEST_FACTOR)
         if self.kind == "llama3":
             for name in ("low_freq_factor", "high_freq_factor"):

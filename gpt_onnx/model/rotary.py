@@ -14,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -52,23 +53,17 @@ def turn_packed(qkv: Tensor, rotation: Rotation, n_turned: int) -> Tensor:
     return torch.cat((rotation.turn(turned), values), dim=-2).flatten(-2)
 
 
-def _swap_halves(size: int, head_size: int) -> Swap:
-    parts = [size // 2, size // 2, head_size - size]
-
-    def swapped(heads: Tensor) -> Tensor:
-        first, second, *rest = torch.split(heads, parts if parts[2] else parts[:2], dim=-1)
-        return torch.cat((second, first, *rest), dim=-1)
-
-    return swapped
+def swap_halves(size: int, heads: Tensor) -> Tensor:
+    """Let the two halves of the first ``size`` elements change places."""
+    rest = [heads.shape[-1] - size] if heads.shape[-1] > size else []
+    first, second, *still = torch.split(heads, [size // 2, size // 2, *rest], dim=-1)
+    return torch.cat((second, first, *still), dim=-1)
 
 
-def _swap_neighbours(size: int, head_size: int) -> Swap:
-    order = [element ^ 1 if element < size else element for element in range(head_size)]
-
-    def swapped(heads: Tensor) -> Tensor:
-        return torch.index_select(heads, -1, torch.tensor(order, device=heads.device))
-
-    return swapped
+def swap_neighbours(size: int, heads: Tensor) -> Tensor:
+    """Let elements 2i and 2i + 1 of the first ``size`` change places."""
+    order = [element ^ 1 if element < size else element for element in range(heads.shape[-1])]
+    return torch.index_select(heads, -1, torch.tensor(order, device=heads.device))
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,13 +72,13 @@ class Style:
 
     place: Callable[[int, int], tuple[int, int]]
     """Takes an element and the number of pairs; returns its pair, and whether it is the pair's 0th or 1st."""
-    swap: Callable[[int, int], Swap]
-    """Takes rope_size and head_size."""
+    swap: Callable[[int, Tensor], Tensor]
+    """Takes rope_size and heads."""
 
 
 STYLES: Mapping[str, Style] = {
-    "half": Style(lambda element, pairs: (element % pairs, element // pairs), _swap_halves),
-    "interleaved": Style(lambda element, pairs: divmod(element, 2), _swap_neighbours),
+    "half": Style(lambda element, pairs: (element % pairs, element // pairs), swap_halves),
+    "interleaved": Style(lambda element, pairs: divmod(element, 2), swap_neighbours),
 }
 
 
@@ -99,7 +94,7 @@ class RotaryPositions(nn.Module):
         signs = tuple(0.0 if second else HALF for _, second in places) + (0.0,) * still
         self.head_size, self.rope_size = config.head_size, size
         self.sines = Sines(turning * 2, (QUARTER,) * config.head_size + signs)
-        self.swapped = style.swap(size, config.head_size)
+        self.swapped = partial(style.swap, size)
 
     def forward(self, x: Tensor, position_ids: Tensor | None = None, past_length: int = 0) -> Rotation:
         """Return the tables for the embeddings x (B, S, n_embd), whose length, dtype and device they follow.

@@ -73,7 +73,8 @@ CONFIGS: dict[str, dict[str, Any]] = {
         ),
         "rope_theta": 500.0,
     },
-    "rotary, interleaved and partial, as GPT-J: geglu, heads of 12, biased q k v": {
+    "rotary, interleaved and partial, as GPT-J: geglu, heads of 12, scaled by layer": {
+        "attention_scale_by_layer": True,
         "position": "rotary",
         "rope_style": "interleaved",
         "rope_size": 6,
@@ -84,7 +85,7 @@ CONFIGS: dict[str, dict[str, Any]] = {
         "qkv_bias": True,
         "rope_scaling": RopeScaling(kind="ntk", factor=4.0),
     },
-    "alibi, six heads, silu, scaled by layer": {
+    "alibi, six heads, silu": {
         "position": "alibi",
         "n_head": 6,
         "n_kv_head": 3,
@@ -337,6 +338,22 @@ def test_the_reference_evaluator_agrees_on_the_portable_graph(exported: Exported
     found = np.asarray(evaluator.run(None, feeds)[0])  # type: ignore[index]  # a list, though typed otherwise
     expected = np.stack([numpy_gpt(gpt).logits(row.tolist()) for row in ids])
     assert relative_error(found, expected) < 3e-6
+
+
+FROZEN_KINDS = [
+    ("rotary, interleaved and partial, as GPT-J: geglu, heads of 12, scaled by layer", "cpu"),
+    ("rotary, half, as Llama: rmsnorm, swiglu, grouped heads, no biases", "portable"),
+    ("alibi, six heads, silu", "cpu"),
+]
+
+
+@pytest.mark.parametrize(("config", "target"), FROZEN_KINDS)
+def test_frozen_lengths_pass_the_gate_with_positions_of_every_kind(
+    exported: Exported, config: str, target: str
+) -> None:
+    gpt, bundle = exported(config, target, **LAYOUTS["frozen with a cache"])
+    report = run_gate(bundle, GptReference(gpt), level="quick")
+    assert report.passed, report.summary()
 
 
 @pytest.mark.parametrize("target", TARGETS)

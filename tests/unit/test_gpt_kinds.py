@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+import pickle
 from typing import Any
 
 import numpy as np
@@ -11,6 +13,7 @@ import torch
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import InputError
 from gpt_onnx.model import GPT
+from gpt_onnx.train.evaluate import token_loss
 
 SIZES: dict[str, Any] = {"vocab_size": 50, "context_length": 12, "n_embd": 24, "n_layer": 2, "n_head": 4}
 KINDS: dict[str, dict[str, Any]] = {
@@ -137,6 +140,23 @@ def test_gradients_reach_every_parameter(kind: str) -> None:
     for name, parameter in gpt.named_parameters():
         assert parameter.grad is not None, name
         assert parameter.grad.any(), name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_model_can_be_copied_and_pickled(kind: str) -> None:
+    gpt = make(kind)
+    expected = logits(gpt, IDS)
+    assert torch.equal(logits(copy.deepcopy(gpt), IDS), expected)
+    assert torch.equal(logits(pickle.loads(pickle.dumps(gpt)), IDS), expected)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_loss_in_bfloat16_is_near_that_in_float32(kind: str) -> None:
+    gpt = make(kind).float()
+    windows = torch.tensor(IDS)
+    with torch.no_grad():
+        exact, rough = (float(token_loss(gpt, windows, precision)) for precision in ("fp32", "bf16"))
+    assert rough == pytest.approx(exact, rel=0.02)
 
 
 def test_parts_that_are_not_there_have_no_parameters() -> None:

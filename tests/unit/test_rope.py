@@ -94,8 +94,15 @@ def test_the_names_of_hugging_face_are_read() -> None:
 @pytest.mark.parametrize(
     ("values", "match"),
     [
-        ({"kind": "dynamic", "factor": 2.0}, "rope_scaling is of the kind 'dynamic'; known are linear, ntk"),
-        ({"kind": "yarn", "factor": 2.0}, "rope_scaling is of the kind 'yarn'"),
+        (
+            {"kind": "dynamic", "factor": 2.0},
+            "kind 'dynamic', which gives each length frequencies .*; known are linear, ntk",
+        ),
+        ({"kind": "yarn", "factor": 2.0}, "kind 'yarn', which changes the scale of attention"),
+        (
+            {"kind": "xpos", "factor": 2.0},
+            "rope_scaling is of the kind 'xpos'; known are linear, ntk, llama3",
+        ),
         ({"kind": "linear"}, "lacks 'factor'"),
         ({"factor": 2.0}, "lacks 'kind'"),
         ({"kind": "linear", "factor": 0}, "factor = 0; it must be above 0"),

@@ -6,11 +6,12 @@ import dataclasses
 
 import pytest
 
+from gpt_onnx.config import POSITIONS, GPTConfig
 from gpt_onnx.errors import ConfigError
 from gpt_onnx.export import TARGETS, Target
 from gpt_onnx.export.attention import padded_head_size
 from gpt_onnx.export.graphs import GROWING_FORMS, SLOT_FORMS
-from gpt_onnx.export.targets import find_target
+from gpt_onnx.export.targets import find_target, fitted
 
 
 def test_names_are_the_keys() -> None:
@@ -42,3 +43,21 @@ def test_an_unknown_target_is_told_with_those_known() -> None:
 @pytest.mark.parametrize(("size", "multiple", "padded"), [(12, 8, 16), (16, 8, 16), (1, 8, 8), (13, 1, 13)])
 def test_head_sizes_are_padded_up(size: int, multiple: int, padded: int) -> None:
     assert padded_head_size(size, multiple) == padded
+
+
+@pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
+@pytest.mark.parametrize("position", POSITIONS)
+def test_only_a_bias_on_the_scores_takes_the_fused_operator_from_a_target(
+    target: Target, position: str
+) -> None:
+    config = GPTConfig(vocab_size=9, context_length=8, n_embd=8, n_layer=1, n_head=2, position=position)
+    found = fitted(target, config)
+    if position != "alibi":
+        assert found == target
+    else:
+        assert (found.name, found.domains, found.opset) == (target.name, target.domains, target.opset)
+        assert (found.attention, found.head_size_multiple, found.padding) == (
+            "decomposed",
+            1,
+            "left or right",
+        )
