@@ -40,14 +40,15 @@ def size_or_dynamic(value: str) -> str | int:
 
 
 def default_name(source: str | None) -> str:
-    """Return the bundle's name for a source: its last part, with -onnx behind it."""
+    """Return the bundle's name for a source: its last part, a file's without its ending, and -onnx."""
     if source is None:
         from gpt_onnx.checkpoint import find_shipped
 
         shipped = find_shipped()
         source = shipped.name if shipped else "gpt"
-    path = Path(source.rpartition(":")[0] or source) if ".py:" in source else Path(source)
-    return f"{path.resolve().name.removesuffix('.py')}-onnx"
+    path = Path(source.rpartition(":")[0] if ".py:" in source else source).resolve()
+    is_file = ".py:" in source or path.is_file()
+    return f"{path.stem if is_file else path.name}-onnx"
 
 
 @click.command("export")
