@@ -70,6 +70,13 @@ def test_default_names(source: str, name: str) -> None:
     assert default_name(source) == name
 
 
+def test_a_file_gives_its_name_without_its_ending(tmp_path: Path) -> None:
+    (tmp_path / "ckpt.pt").write_bytes(b"")
+    assert default_name(str(tmp_path / "ckpt.pt")) == "ckpt-onnx"
+    (tmp_path / "v1.5").mkdir()
+    assert default_name(str(tmp_path / "v1.5")) == "v1.5-onnx"
+
+
 def test_running_a_file_of_code_is_said(tmp_path: Path) -> None:
     code = "import torch\n\ndef build():\n    torch.manual_seed(0)\n    return torch.nn.Embedding(7, 7)\n"
     (tmp_path / "mine.py").write_text(code)
