@@ -86,7 +86,9 @@ def export_bundle(
     source = resolve(module_or_path, chosen)
     with publishing(destination, overwrite=chosen.overwrite) as staging:
         rewrites, payload = write_graphs(source, chosen, staging, progress)
+        progress("hash", 0, 1)
         manifest = write_companions(source, chosen, staging)
+        progress("hash", 1, 1)
         check_graph(open_bundle(staging, check_hashes=False))
         gate = _check(source, chosen, staging, progress)
         if gate is not None:
