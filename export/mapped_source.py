@@ -13,10 +13,9 @@ from pathlib import Path
 from torch import Tensor, nn
 
 from gpt_onnx.checkpoint.assembly import Reading, assembled, question_sheet, reading_of
+from gpt_onnx.checkpoint.given_names import under_names
 from gpt_onnx.checkpoint.memory_store import MemoryStore
-from gpt_onnx.checkpoint.names_file import read_names
 from gpt_onnx.checkpoint.readers import ReadOptions
-from gpt_onnx.checkpoint.renamed_store import bare_table, without_prefixes
 from gpt_onnx.errors import InputError
 
 from .gate.mapped import MappedReference
@@ -52,8 +51,7 @@ def _reading(state: dict[str, Tensor], name: str, options: ExportOptions) -> Rea
     """
     if options.names is None:
         raise InputError(f"{name} needs a table of names (--names FILE) to become our GPT.")
-    store = without_prefixes(MemoryStore(state, name))
-    return reading_of(store, bare_table(read_names(Path(options.names)), store))
+    return reading_of(*under_names(Path(options.names), MemoryStore(state, name)))
 
 
 def mapped_template(module: nn.Module, options: ExportOptions, name: str | None = None) -> str:

@@ -227,6 +227,18 @@ def test_an_incomplete_table_tells_both_sides(tmp_path: Path, config: Answers, n
     assert "not named: stack.{layer}.W_2 [48, 32] (2 times)" in str(caught.value)
 
 
+def test_a_table_needs_only_what_the_usual_words_do_not_know(
+    tmp_path: Path, walk_through: Any, config: Answers, names: Answers
+) -> None:
+    state = {name.replace("ffwd.0", "opens"): value for name, value in walk_through.state_dict().items()}
+    torch.save(state, tmp_path / "gpt.pt")
+    text = "[names]\n" + "".join(
+        f'"blocks.{{layer}}.opens.{kind}" = "h.{{layer}}.mlp.c_fc.{kind}"\n' for kind in ("weight", "bias")
+    )
+    found = _logits(tmp_path / "gpt.pt", IDS, config=config(WALK_THROUGH), names=names(text))
+    assert np.abs(found - _expected(walk_through, IDS)).max() < 2e-6
+
+
 def test_a_table_without_a_weight_that_every_gpt_has_tells_what_is_not_named(
     tmp_path: Path, config: Answers, names: Answers
 ) -> None:
@@ -240,7 +252,7 @@ def test_a_table_without_a_weight_that_every_gpt_has_tells_what_is_not_named(
 
 def test_names_that_nobody_knows_ask_for_a_table(tmp_path: Path) -> None:
     save_file(_own_state(), tmp_path / "jax.safetensors")
-    with pytest.raises(InputError, match=r"no name is known of .*tokens \[61, 32\].*--names FILE\.$"):
+    with pytest.raises(InputError, match=r"not known by name: .*tokens \[61, 32\].*--names FILE\.$"):
         read_checkpoint(tmp_path / "jax.safetensors")
 
 

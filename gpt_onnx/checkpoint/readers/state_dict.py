@@ -14,25 +14,25 @@ from pathlib import Path
 from gpt_onnx.checkpoint.archive import LazyTensor, is_archive, read_archive, state_dict_of
 from gpt_onnx.checkpoint.assembly import Reading, assembled, question_sheet, reading_of
 from gpt_onnx.checkpoint.checkpoint import Checkpoint
-from gpt_onnx.checkpoint.leftovers import listed
+from gpt_onnx.checkpoint.given_names import check_masks, under_names
 from gpt_onnx.checkpoint.names import OURS, Name, Naming
-from gpt_onnx.checkpoint.names_file import read_names
 from gpt_onnx.checkpoint.naming import matches_of
 from gpt_onnx.checkpoint.npz_store import NpzStore, is_npz
 from gpt_onnx.checkpoint.readers import hf_gpt2, hf_llama
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
-from gpt_onnx.checkpoint.renamed_store import bare_table, without_prefixes
+from gpt_onnx.checkpoint.renamed_store import without_prefixes
 from gpt_onnx.checkpoint.safetensors_store import SafetensorsStore
-from gpt_onnx.checkpoint.spellings import is_mask, spelled
+from gpt_onnx.checkpoint.spellings import spelled
 from gpt_onnx.checkpoint.store import Store
-from gpt_onnx.checkpoint.stored_tables import is_causal
 from gpt_onnx.checkpoint.torch_store import TorchStore
+from gpt_onnx.checkpoint.unnamed import left_open
 from gpt_onnx.errors import CheckpointError, GptOnnxError, InputError
 
 KIND = "state dict"
 HOLDERS = ("model", "state_dict", "model_state_dict", "module", "net", "weights", "params")
 """Under which of these a saved dict may hold the state dict."""
 REMEDY = "name the tensors in a table and give it with --names FILE"
+USUAL = "the usual words"
 _HEAD = Name("lm_head.weight", "lm_head.weight")
 OWN = Naming(tuple(Name(name, name) for name in OURS))
 
@@ -101,15 +101,7 @@ def _tables(store: Store) -> Iterator[tuple[str, Naming]]:
         yield "Hugging Face's llama", Naming((*family.names, _HEAD), family.ignored)
     found = spelled(store.tensors)
     if not found.unknown and not found.clashes:
-        yield "the usual words", found.naming
-
-
-def _why_not(store: Store) -> str:
-    """Say why no table fits: what the lists of usual words do not know."""
-    found = spelled(store.tensors)
-    unknown = {name: store.tensors[name].shape for name in found.unknown}
-    said = [*found.clashes, *([f"no name is known of {listed(unknown, {})}"] if unknown else [])]
-    return "; ".join(said) or "no table of names that is known here fits"
+        yield USUAL, found.naming
 
 
 def _by_tables(store: Store) -> Reading:
@@ -118,6 +110,7 @@ def _by_tables(store: Store) -> Reading:
     Raises:
         InputError: if none fits, or two do and differ.
     """
+    check_masks(store, Naming(()))
     readings: dict[str, Reading] = {}
     reasons: dict[str, str] = {}
     for program, naming in _tables(store):
@@ -130,7 +123,7 @@ def _by_tables(store: Store) -> Reading:
         if not any(matches == matches_of(other.naming, store.tensors) for other in readings.values()):
             readings[program] = reading
     if not readings:
-        reason = reasons.get("the usual words") or _why_not(store)
+        reason = reasons.get(USUAL) or left_open(spelled(store.tensors), store)
         raise InputError(f"{store.path}: {reason}; {REMEDY}.")
     if len(readings) > 1:
         raise InputError(f"{store.path} may have the names of {' or of '.join(readings)}; {REMEDY}.")
@@ -139,29 +132,13 @@ def _by_tables(store: Store) -> Reading:
     return replace(reading, notes=(*reading.notes, f"Its tensors have the names of {program}."))
 
 
-def _check_masks(store: Store) -> None:
-    """See that stored masks are causal; the layers' are alike, and one of each shape is read.
-
-    Raises:
-        CheckpointError: naming one that is not.
-    """
-    masks = {store.tensors[name].shape: name for name in store.tensors if is_mask(name)}
-    for name in masks.values():
-        if not is_causal(store.read(name)):
-            raise CheckpointError(
-                f"{store.path}: {name} is called a mask and is not causal; a GPT's lets each token see "
-                "itself and all that is before it."
-            )
-
-
 def _understood(path: Path, options: ReadOptions) -> Reading:
-    store = without_prefixes(next(opens for knows, opens in FORMS if knows(path))(path))
+    store = next(opens for knows, opens in FORMS if knows(path))(path)
     if not store.tensors:
         raise CheckpointError(f"{path} holds no tensor of floating point; weights were expected.")
     if options.names is not None:
-        return reading_of(store, bare_table(read_names(options.names), store))
-    _check_masks(store)
-    return _by_tables(store)
+        return reading_of(*under_names(options.names, store))
+    return _by_tables(without_prefixes(store))
 
 
 def read(path: Path, options: ReadOptions) -> Checkpoint:

@@ -1,0 +1,53 @@
+"""The table of names that the user gives, completed by the usual words for what it leaves out.
+
+    store, naming = under_names(Path("names.toml"), MemoryStore(state, "MyGPT"))
+
+Causal masks that the usual words know are looked at and passed over.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from gpt_onnx.checkpoint.names import Naming
+from gpt_onnx.checkpoint.names_file import read_names
+from gpt_onnx.checkpoint.naming import unnamed
+from gpt_onnx.checkpoint.renamed_store import bare_table, without_prefixes
+from gpt_onnx.checkpoint.spellings import is_mask, spelled
+from gpt_onnx.checkpoint.store import Store
+from gpt_onnx.checkpoint.stored_tables import is_causal
+from gpt_onnx.errors import CheckpointError
+
+
+def check_masks(store: Store, naming: Naming) -> None:
+    """See that stored masks are causal; the layers' are alike, and one of each shape is read.
+
+    Args:
+        store: The tensors.
+        naming: What it ignores has been looked at by the user.
+
+    Raises:
+        CheckpointError: naming one that is not.
+    """
+    names = (name for name in store.tensors if is_mask(name) and not naming.ignores(name))
+    masks = {store.tensors[name].shape: name for name in names}
+    for name in masks.values():
+        if not is_causal(store.read(name)):
+            raise CheckpointError(
+                f"{store.path}: {name} is called a mask and is not causal; a GPT's lets each token see "
+                "itself and all that is before it."
+            )
+
+
+def under_names(file: Path, store: Store) -> tuple[Store, Naming]:
+    """Return a store without PyTorch's prefixes, and the user's table for it with what the usual words add.
+
+    Raises:
+        InputError: if the table cannot be understood.
+        CheckpointError: if two names become one, or a mask is not causal.
+    """
+    store = without_prefixes(store)
+    naming = bare_table(read_names(file), store)
+    check_masks(store, naming)
+    added = spelled(unnamed(naming, store)).naming
+    return store, Naming((*naming.names, *added.names), (*naming.ignored, *added.ignored))
