@@ -98,47 +98,27 @@ def config_beside(folder: Path, context_length: int, *, ends: bool) -> dict[str,
     return {key: value for key, value in values.items() if key not in CODE}
 
 
-def _leading(processor: object) -> list[str] | None:
-    """Return the tokens that a post-processor puts before a text; None where it is of another kind."""
-    if not isinstance(processor, dict):
-        return []
-    if processor.get("type") == "Sequence":
-        members = [_leading(member) for member in processor.get("processors", [])]
-        return next((member for member in members if member), [])
-    if processor.get("type") == "TemplateProcessing":
-        pieces = [piece for piece in processor.get("single", []) if isinstance(piece, dict)]
-        return [piece["SpecialToken"]["id"] for piece in pieces[:1] if "SpecialToken" in piece]
-    return [] if processor.get("type") == "ByteLevel" else None
-
-
-def _template_processor(token: str | None, number: int | None) -> dict[str, Any]:
-    """Return a post-processor that puts one token, or none, before a text."""
-    first: list[dict[str, Any]] = [{"SpecialToken": {"id": token, "type_id": 0}}] if token else []
+def _template_processor(token: str, number: int) -> dict[str, Any]:
+    """Return a post-processor that puts one token before a text."""
+    first = {"SpecialToken": {"id": token, "type_id": 0}}
     text, second = ({"Sequence": {"id": name, "type_id": kind}} for name, kind in (("A", 0), ("B", 1)))
-    known = {token: {"id": token, "ids": [number], "tokens": [token]}} if token else {}
     return {
         "type": "TemplateProcessing",
-        "single": [*first, text],
-        "pair": [*first, text, *first, second],
-        "special_tokens": known,
+        "single": [first, text],
+        "pair": [first, text, first, second],
+        "special_tokens": {token: {"id": token, "ids": [number], "tokens": [token]}},
     }
 
 
 def with_first_token(definition: str, parsed: dict[str, Any], config: Mapping[str, Any]) -> str:
     """Return a tokenizer.json that puts the first token before a text where add_bos_token says so.
 
-    transformers follows tokenizer_config.json in this, not the template of tokenizer.json; the runtime of a
-    bundle reads tokenizer.json alone.
+    For vocab.json and merges.txt: a tokenizer.json of the source's own says it itself, and transformers
+    follows that alone.
     """
-    wanted, token = config.get("add_bos_token"), token_text(config.get("bos_token"))
-    leading = _leading(parsed.get("post_processor"))
-    if type(wanted) is not bool or leading is None:
+    token = token_text(config.get("bos_token"))
+    added = {entry["content"]: entry["id"] for entry in parsed["added_tokens"]}
+    number = added.get(token, parsed["model"]["vocab"].get(token))
+    if config.get("add_bos_token") is not True or token is None or number is None:
         return definition
-    added = {entry["content"]: entry["id"] for entry in parsed.get("added_tokens") or ()}
-    vocabulary = parsed["model"]["vocab"]
-    number = added.get(token, vocabulary.get(token) if isinstance(vocabulary, dict) else None)
-    chosen = token if wanted and number is not None else None
-    if leading == ([chosen] if chosen else []):
-        return definition
-    processor = _template_processor(chosen, number)
-    return json.dumps(parsed | {"post_processor": processor}, ensure_ascii=False)
+    return json.dumps(parsed | {"post_processor": _template_processor(token, number)}, ensure_ascii=False)

@@ -82,11 +82,11 @@ def _has(values: dict[str, Any], token: str) -> bool:
     return token in added or (isinstance(vocabulary, dict) and token in vocabulary)
 
 
-def _files(path: Path, text: str, context_length: int) -> TokenizerFiles:
-    """Put together a tokenizer.json, given as text, and what stands beside it."""
-    values = _checked(path, text)
-    config = config_beside(path.parent, context_length, ends=_has(values, END_OF_TEXT))
-    return TokenizerFiles(definition=with_first_token(text, values, config), config=config)
+def _files(path: Path, context_length: int) -> TokenizerFiles:
+    """Put together a tokenizer.json and what stands beside it."""
+    text = read_text(path)
+    config = config_beside(path.parent, context_length, ends=_has(_checked(path, text), END_OF_TEXT))
+    return TokenizerFiles(definition=text, config=config)
 
 
 def read_tokenizer(path: Path, context_length: int) -> TokenizerFiles | None:
@@ -100,7 +100,7 @@ def read_tokenizer(path: Path, context_length: int) -> TokenizerFiles | None:
     if path.name in (VOCABULARY_FILE, MERGES_FILE) and path.is_file():
         return _of_pair(path.parent, context_length)
     if not path.is_dir():
-        return _files(path, read_text(path), context_length)
+        return _files(path, context_length)
     if (path / TOKENIZER_FILE).exists():
         return read_tokenizer(path / TOKENIZER_FILE, context_length)
     return _of_pair(path, context_length)
@@ -108,4 +108,8 @@ def read_tokenizer(path: Path, context_length: int) -> TokenizerFiles | None:
 
 def _of_pair(folder: Path, context_length: int) -> TokenizerFiles | None:
     text = pair_definition(folder)
-    return None if text is None else _files(folder / VOCABULARY_FILE, text, context_length)
+    if text is None:
+        return None
+    values = _checked(folder / VOCABULARY_FILE, text)
+    config = config_beside(folder, context_length, ends=_has(values, END_OF_TEXT))
+    return TokenizerFiles(definition=with_first_token(text, values, config), config=config)

@@ -86,35 +86,16 @@ def test_no_code_of_the_folder_is_named(tmp_path: Path) -> None:
     assert read(tmp_path, files).config == {"eos_token": "</s>"}
 
 
-FIRST: dict[str, tuple[dict[str, Any], Any, tuple[int, ...]]] = {
-    "as the template says": ({}, LLAMA_TEMPLATE, (1,)),
-    "asked for": ({"add_bos_token": True, "bos_token": "<s>"}, None, (1,)),
-    "asked for in a chain": (
-        {"add_bos_token": True, "bos_token": {"content": "<s>"}},
-        {"type": "Sequence", "processors": [{"type": "ByteLevel"}]},
-        (1,),
-    ),
-    "asked for twice": ({"add_bos_token": True, "bos_token": "<s>"}, LLAMA_TEMPLATE, (1,)),
-    "declined": ({"add_bos_token": False, "bos_token": "<s>"}, LLAMA_TEMPLATE, ()),
-    "declined in a chain": (
-        {"add_bos_token": False},
-        {"type": "Sequence", "processors": [{"type": "ByteLevel"}, LLAMA_TEMPLATE]},
-        (),
-    ),
-    "no such token": ({"add_bos_token": True}, None, ()),
-    "unknown token": ({"add_bos_token": True, "bos_token": "<begin>"}, None, ()),
-}
-
-
-@pytest.mark.parametrize("case", FIRST)
-def test_a_text_gets_the_first_token_that_the_configuration_says(tmp_path: Path, case: str) -> None:
-    config, processor, expected = FIRST[case]
-    files = read(tmp_path, {"tokenizer_config.json": config}, DEFINITION | {"post_processor": processor})
+@pytest.mark.parametrize("wanted", [True, False])
+def test_the_template_of_a_tokenizer_json_counts_before_add_bos_token(tmp_path: Path, wanted: bool) -> None:
+    """As in transformers."""
+    config = {"add_bos_token": wanted, "bos_token": "<s>"}
+    files = read(tmp_path, {"tokenizer_config.json": config}, DEFINITION | {"post_processor": LLAMA_TEMPLATE})
     (tmp_path / "made.json").write_text(files.definition)
-    assert load_tokenizer(tmp_path / "made.json").prefix == expected
+    assert load_tokenizer(tmp_path / "made.json").prefix == (1,)
 
 
-def test_a_definition_that_needs_no_change_keeps_its_bytes(tmp_path: Path) -> None:
+def test_a_tokenizer_json_keeps_its_bytes(tmp_path: Path) -> None:
     text = json.dumps(DEFINITION, indent=3)
     (tmp_path / "tokenizer.json").write_text(text)
     found = read_tokenizer(tmp_path, 16)
@@ -157,6 +138,22 @@ def test_two_files_of_gpt2_may_ask_for_a_space_first(tmp_path: Path) -> None:
     files = pair(tmp_path, {"tokenizer_class": "GPT2Tokenizer", "add_prefix_space": True})
     (tmp_path / "made.json").write_text(files.definition)
     assert load_tokenizer(tmp_path / "made.json").encode("th") == [len(BYTES) + 1]
+
+
+FIRST: dict[str, tuple[dict[str, Any], tuple[int, ...]]] = {
+    "asked for": ({"add_bos_token": True, "bos_token": {"content": "<s>"}}, (32,)),
+    "declined": ({"add_bos_token": False, "bos_token": "<s>"}, ()),
+    "not said": ({"bos_token": "<s>"}, ()),
+    "no such token": ({"add_bos_token": True}, ()),
+    "unknown token": ({"add_bos_token": True, "bos_token": "<begin>"}, ()),
+}
+
+
+@pytest.mark.parametrize("case", FIRST)
+def test_two_files_get_the_first_token_that_add_bos_token_says(tmp_path: Path, case: str) -> None:
+    config, expected = FIRST[case]
+    (tmp_path / "made.json").write_text(pair(tmp_path, config, {"<s>": 32}).definition)
+    assert load_tokenizer(tmp_path / "made.json").prefix == expected
 
 
 def test_two_files_of_an_unknown_class_are_refused(tmp_path: Path) -> None:

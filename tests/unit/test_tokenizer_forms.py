@@ -24,6 +24,7 @@ from tokenizers import (
 )
 from tokenizers import Tokenizer as RustTokenizer
 
+from gpt_onnx.checkpoint.tokenizer_files import read_tokenizer
 from gpt_onnx.runtime.tokenizer import Tokenizer, load_tokenizer
 
 DOCS = sorted((Path(__file__).parents[2] / "docs").glob("*.md"))
@@ -193,6 +194,14 @@ def random_strings(count: int) -> list[str]:
     return ["".join(generator.choices(alphabet, k=generator.randrange(1, 30))) for _ in range(count)]
 
 
+def loaded(folder: Path, made: Path) -> Tokenizer:
+    """The tokenizer of a folder, as a bundle would hold it in the file ``made``."""
+    files = read_tokenizer(folder, 64)
+    assert files is not None
+    made.write_text(files.definition, encoding="utf-8")
+    return load_tokenizer(made)
+
+
 @pytest.fixture(scope="module", params=FORMS)
 def both(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Tokenizer, Any]:
     """Our tokenizer and that of transformers, of one file."""
@@ -218,3 +227,33 @@ def test_a_control_token_in_a_text_stays_text(both: tuple[Tokenizer, Any]) -> No
     for control in ours.control_ids:
         written = ours.token(control)
         assert control not in ours.encode(f"a {written} b")[len(ours.prefix) :]
+
+
+PAIRS: Mapping[str, Callable[[], RustTokenizer]] = {"GPT2Tokenizer": gpt2, "Qwen2Tokenizer": qwen2}
+
+
+@pytest.mark.parametrize("name", PAIRS)
+def test_two_files_are_read_as_their_class_reads_them(name: str, tmp_path: Path) -> None:
+    import transformers
+
+    model = json.loads(PAIRS[name]().to_str())["model"]
+    (tmp_path / "vocab.json").write_text(json.dumps(model["vocab"]))
+    (tmp_path / "merges.txt").write_text("\n".join(" ".join(merge) for merge in model["merges"]))
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps({"tokenizer_class": name}))
+    theirs = getattr(transformers, name).from_pretrained(tmp_path)
+    ours = loaded(tmp_path, tmp_path / "made.json")
+    for text in [*STRINGS, *random_strings(100)]:
+        assert ours.encode(text) == theirs.encode(text), repr(text)
+
+
+@pytest.mark.parametrize("first", [True, False, None])
+def test_the_first_token_is_the_one_of_transformers(first: bool | None, tmp_path: Path) -> None:
+    import transformers
+
+    llama2().save(str(tmp_path / "tokenizer.json"))
+    config: dict[str, Any] = {"bos_token": "<s>", "tokenizer_class": "PreTrainedTokenizerFast"}
+    config |= {} if first is None else {"add_bos_token": first}
+    (tmp_path / "tokenizer_config.json").write_text(json.dumps(config))
+    theirs = transformers.AutoTokenizer.from_pretrained(tmp_path)
+    ids = theirs.encode("the union")
+    assert loaded(tmp_path, tmp_path / "made.json").encode("the union") == ids
