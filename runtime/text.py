@@ -7,7 +7,8 @@
     gpt.engine.logits(ids)                       # below text: OnnxGPT
 
 A prompt is text or a sequence of token ids; a bundle without a tokenizer takes and gives ids only. An empty
-text begins with the end-of-text token, which is what a new document begins with.
+text begins with the token that begins a text or, where none is named, with the one that ends it: both are what
+a new document begins with.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ class TextGPT:
 
     def _beginning(self) -> list[int]:
         """Return the token that an empty text begins with, or nothing."""
-        named = [*self.defaults.eos_ids, self.defaults.bos_id]
+        named = [self.defaults.bos_id, *self.defaults.eos_ids]
         if self.tokenizer is not None:
             named.append(self.tokenizer.id_of(END_OF_TEXT))
         return [token_id for token_id in named if token_id is not None][:1]

@@ -176,10 +176,11 @@ def test_cancelling_ends_a_completion(tokenizer: Tokenizer) -> None:
     assert stream.completion.finish_reason == "cancelled"
 
 
-def test_an_empty_text_begins_with_end_of_text(tokenizer: Tokenizer) -> None:
+def test_an_empty_text_begins_with_the_token_that_begins_or_ends_a_text(tokenizer: Tokenizer) -> None:
     engine = FakeEngine()
     assert gpt(engine, tokenizer, GenerationDefaults(eos_ids=(5,))).encode("") == [5]
     assert gpt(engine, tokenizer, GenerationDefaults(bos_id=6)).encode("") == [6]
+    assert gpt(engine, tokenizer, GenerationDefaults(bos_id=6, eos_ids=(5, 7))).encode("") == [6]
     assert gpt(engine, tokenizer, GenerationDefaults()).encode("") == [0]  # the tokenizer's <|endoftext|>
 
 
