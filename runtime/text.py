@@ -7,8 +7,8 @@
     gpt.engine.logits(ids)                       # below text: OnnxGPT
 
 A prompt is text or a sequence of token ids; a bundle without a tokenizer takes and gives ids only. An empty
-text begins with the token that begins a text or, where none is named, with the one that ends it: both are what
-a new document begins with.
+text begins with the token that begins texts or, where none is named, with the one that ends them: a new
+document begins with either.
 """
 
 from __future__ import annotations
