@@ -80,3 +80,9 @@ def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
 def test_deeply_nested_values_are_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="could not be read as TOML"):
         read_names(_file(tmp_path, "a = " + "[" * 100_000))
+
+
+def test_the_table_in_the_documentation_is_one(tmp_path: Path) -> None:
+    text = (Path(__file__).parents[2] / "docs" / "own-model.md").read_text(encoding="utf-8")
+    table = text.partition("[names]")[2].partition("```")[0]
+    assert len(read_names(_file(tmp_path, f"[names]{table}")).names) > 5
