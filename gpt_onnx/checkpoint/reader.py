@@ -101,6 +101,11 @@ def _told_of_file(file: Path) -> str:
 
 def _refuse(path: Path) -> NoReturn:
     """Refuse what no reader recognises, in a sentence that names what they do."""
+    if ".py:" in str(path) or path.suffix == ".py":
+        raise CheckpointError(
+            f"{path} is code, which export alone takes and runs; save its weights with "
+            "torch.save(model.state_dict(), FILE) and name that."
+        )
     if not path.exists():
         told = f"{path} does not exist"
     else:

@@ -106,3 +106,9 @@ def test_convert_takes_a_described_source_and_training_goes_on(
     )
     assert trained.exit_code == 0, trained.output
     assert json.loads(trained.stdout)["steps"] == 2
+
+
+def test_convert_takes_no_code(tmp_path: Path) -> None:
+    result = run("convert", "mine.py:build", "-o", str(tmp_path / "out"))
+    assert result.exit_code == 1
+    assert str(result.exception).startswith("mine.py:build is code, which export alone takes and runs")
