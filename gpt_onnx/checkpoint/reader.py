@@ -83,11 +83,11 @@ def _recognised_inside(folder: Path) -> tuple[Path, Reader] | None:
 
 
 def _told_of_folder(folder: Path) -> str:
-    if inside := _recognised_inside(folder):
+    missing = [name for name in (CONFIG_FILE, WEIGHTS_FILE) if not (folder / name).is_file()]
+    if len(missing) == 2 and (inside := _recognised_inside(folder)):
         file, reader = inside
-        return f"{folder} is none, but holds {file.name} ({reader.kind}): name {file}"
-    missing = next((name for name in (CONFIG_FILE, WEIGHTS_FILE) if not (folder / name).is_file()), None)
-    return f"{folder} has no {missing}" if missing else f"{folder} is of no known kind"
+        return f"{folder} itself is no checkpoint, but holds {file.name} ({reader.kind}): name {file}"
+    return f"{folder} has no {missing[0]}" if missing else f"{folder} is of no known kind"
 
 
 def _told_of_file(file: Path) -> str:

@@ -323,6 +323,11 @@ def test_a_pickle_in_place_of_weights_is_refused_and_never_run(folder: Path, tmp
     assert not target.exists()
 
 
+def test_a_file_in_a_folder_that_is_no_checkpoint_is_offered(tmp_path: Path) -> None:
+    torch.save(make_model().state_dict(), tmp_path / "mine.pt")
+    refused(tmp_path, r"itself is no checkpoint, but holds mine\.pt \(state dict\): name .*mine\.pt;")
+
+
 def test_a_checkpoint_needs_no_tokenizer(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "gpt", CONFIG, make_model().state_dict())
     assert read_checkpoint(tmp_path / "gpt").tokenizer is None
