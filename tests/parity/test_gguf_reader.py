@@ -278,6 +278,23 @@ def test_q6_k_is_what_its_blocks_say(tmp_path: Path) -> None:
     assert np.allclose(found, expected, rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("name", ["gpt2", "llama", "qwen2"])
+def test_transformers_reads_the_same_from_a_file(name: str, tmp_path: Path) -> None:
+    """Its own reader of GGUF knows what llama.cpp's converter exchanges and transposes."""
+    theirs = pytest.importorskip("transformers.modeling_gguf_pytorch_utils")
+    path, model = tmp_path / "model.gguf", MODELS[name]()
+    write(path, model, lambda _, array: TYPES.Q8_0 if array.ndim > 1 else TYPES.F32)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.zero_()
+    loaded = theirs.load_gguf_checkpoint(str(path), return_tensors=True, model_to_load=model)
+    found = model.load_state_dict(loaded["tensors"], strict=False)
+    assert not found.unexpected_keys
+    assert set(found.missing_keys) <= {"lm_head.weight"}
+    ids = ids_of(CONTEXT)
+    assert ratio(read_logits(path, ids), model, ids) <= 4
+
+
 LLAMA3 = {
     "rope_type": "llama3",
     "rope_theta": 10000.0,
