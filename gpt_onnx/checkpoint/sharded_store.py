@@ -37,12 +37,19 @@ class Shard(Store, Protocol):
 OpenShard = Callable[[Path], Shard]
 
 
+def _without_duplicates(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    names = dict(pairs)
+    if len(names) != len(pairs):
+        raise ValueError("a name occurs twice")
+    return names
+
+
 def _read_index(path: Path) -> dict[str, str]:
     """Return the name of each tensor's file."""
     try:
         if (size := path.stat().st_size) > MAX_INDEX_BYTES:
             raise CheckpointError(f"{path} has {size} bytes; an index has at most {MAX_INDEX_BYTES}.")
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8"), object_pairs_hook=_without_duplicates)
     except (OSError, ValueError, RecursionError) as exc:
         raise CheckpointError(f"{path} could not be read as JSON: {exc}.") from exc
     places = values.get("weight_map") if isinstance(values, dict) else None

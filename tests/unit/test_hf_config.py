@@ -241,6 +241,11 @@ LACKING: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "unknown scaling": (LLAMA_CONFIG, {"rope_scaling": {"type": "spiral"}}, "'spiral': it is unknown"),
     "no factor": (LLAMA_CONFIG, {"rope_scaling": {"type": "linear"}}, "lacks 'factor'"),
     "scaling of text": (LLAMA_CONFIG, {"rope_scaling": "linear"}, "'linear'; they must be a table"),
+    "scalings by layer": (
+        LLAMA_CONFIG,
+        {"rope_parameters": {"full_attention": {"rope_type": "linear", "factor": 2.0}}},
+        "a table 'full_attention' for layers of a kind",
+    ),
     "two scalings": (
         LLAMA_CONFIG,
         {"rope_scaling": LLAMA3, "rope_parameters": {"rope_theta": 1e4}},

@@ -71,6 +71,10 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "no names": (lambda folder: write_index(folder, {"a": 1}), "no weight_map"),
     "no shards": (lambda folder: write_index(folder, {}), "names 0 shards"),
     "not json": (lambda folder: (folder / INDEX).write_text("{"), "as JSON"),
+    "twice": (
+        lambda folder: (folder / INDEX).write_text(f'{{"weight_map": {{"a": "{FIRST}", "a": "{SECOND}"}}}}'),
+        "a name occurs twice",
+    ),
     "a list": (lambda folder: (folder / INDEX).write_text("[]"), "no weight_map"),
     "truncated shard": (lambda folder: (folder / SECOND).write_bytes(b"\0" * 4), "truncated"),
 }
