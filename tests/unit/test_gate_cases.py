@@ -86,3 +86,10 @@ def test_a_vocabulary_of_one_token_has_cases() -> None:
 def test_a_longer_sequence_begins_with_the_shorter() -> None:
     short, long = sequences_of(20, 50, [[1, 2, 3]], 3), sequences_of(200, 50, [[1, 2, 3]], 3)
     assert all(long[name][:20] == ids for name, ids in short.items())
+
+
+def test_a_large_models_float64_work_is_bounded() -> None:
+    tiny, large = facts(parameters=10**6), facts(parameters=1_100_000_000)
+    assert tiny.affordable(3) == 10**6
+    assert 2048 < large.affordable() < 4096
+    assert large.affordable(3) < 2048

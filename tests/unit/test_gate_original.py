@@ -14,7 +14,7 @@ from safetensors.numpy import save_file
 
 from gpt_onnx.errors import InputError
 from gpt_onnx.export.gate.cases import Facts
-from gpt_onnx.export.gate.original import widened
+from gpt_onnx.export.gate.original import bands, widened
 from gpt_onnx.export.gate.original_file import read_original
 from gpt_onnx.export.gate.tolerance import Unit
 
@@ -64,6 +64,52 @@ def test_every_kind_of_file_is_read(tmp_path: Path, write: Writer) -> None:
 def test_logits_of_the_last_position_have_no_second_dim(tmp_path: Path, write: Writer) -> None:
     file = write(tmp_path / "r", {"input_ids": IDS.astype(np.int32), "logits": LOGITS[:, -1].copy()})
     assert read_original(file, FACTS).logits.shape == (2, 1, VOCAB)
+
+
+def test_a_single_sequence_may_go_without_its_batch(tmp_path: Path) -> None:
+    arrays = {"input_ids": IDS[0], "logits": LOGITS[0]}
+    original = read_original(as_npz(tmp_path / "r", arrays), FACTS)
+    assert original.input_ids.shape == (1, 5)
+    np.testing.assert_array_equal(original.logits, LOGITS[:1])
+
+
+def test_logits_of_padding_are_left_out_where_the_source_has_padding(tmp_path: Path) -> None:
+    wide = np.concatenate([LOGITS, np.full((2, 5, 3), -np.inf, np.float32)], axis=-1)
+    file = as_npz(tmp_path / "r", {"input_ids": IDS, "logits": wide})
+    np.testing.assert_array_equal(read_original(file, FACTS, VOCAB + 3).logits, LOGITS)
+    for padded in (None, VOCAB + 2):
+        with pytest.raises(InputError, match="logits of shape"):
+            read_original(file, FACTS, padded)
+
+
+def scripted(path: Path, names: tuple[str, str]) -> Path:
+    """Write what a C++ program writes with torch::save or an OutputArchive: a module of TorchScript."""
+    module = torch.nn.Module()
+    for name, array in zip(names, (IDS, LOGITS), strict=True):
+        module.register_buffer(name, torch.from_numpy(array))
+    torch.jit.save(torch.jit.script(module), str(path))
+    return path
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("names", [("input_ids", "logits"), ("0", "1"), ("1", "0")])
+def test_what_a_cpp_program_saves_is_read(tmp_path: Path, names: tuple[str, str]) -> None:
+    original = read_original(scripted(tmp_path / "numbers.pt", names), FACTS)
+    np.testing.assert_array_equal(original.input_ids, IDS)
+    np.testing.assert_array_equal(original.logits, LOGITS)
+
+
+def test_bfloat16_is_half_precision_in_a_pt_too(tmp_path: Path) -> None:
+    file = tmp_path / "r.pt"
+    torch.save({"input_ids": torch.from_numpy(IDS), "logits": torch.from_numpy(LOGITS).bfloat16()}, file)
+    with pytest.raises(InputError, match="store float32 or float64"):
+        read_original(file, FACTS)
+
+
+def test_positions_are_compared_in_stretches_that_grow() -> None:
+    assert bands(10) == [slice(0, 10)]
+    assert bands(300) == [slice(0, 16), slice(16, 64), slice(64, 256), slice(256, 300)]
+    assert bands(300, 299) == [slice(299, 300)]
 
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
