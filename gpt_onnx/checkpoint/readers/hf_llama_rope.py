@@ -37,9 +37,9 @@ def _parameters(values: Values) -> dict[str, Any]:
     found = old if old is not None else new
     if not isinstance(found, Mapping | None):
         raise ConfigError(f"its rotary parameters are {shown(found)}; they must be a table or absent")
-    if nested := next((key for key, value in (found or {}).items() if isinstance(value, Mapping)), None):
+    if nested := [key for key, value in (found or {}).items() if isinstance(value, Mapping)]:
         raise ConfigError(
-            f"its rotary parameters have a table {shown(nested)} for layers of a kind; one is known"
+            f"its rotary parameters have a table {shown(nested[0])} for layers of a kind; one is known"
         )
     return dict(found or {})
 
