@@ -124,8 +124,8 @@ def _notes(family: Family, values: Mapping[str, Any], unknown: tuple[str, ...]) 
 
 def read(path: Path, options: ReadOptions) -> Checkpoint:
     """See Reader."""
-    refuse_options(options, KIND)
     values = _read_config(path)
+    refuse_options(options, KIND)
     file = path / CONFIG_FILE
     family = find_family(values, file)
     unknown = check_keys(family, values, file)
