@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from gpt_onnx.checkpoint import load_model, read_checkpoint, write_checkpoint
+from gpt_onnx.checkpoint import Checkpoint, load_model, read_checkpoint, write_checkpoint
 from gpt_onnx.checkpoint.convert import convert_checkpoint
 from gpt_onnx.checkpoint.safetensors import read_array, read_header
 from gpt_onnx.checkpoint.writers import LAYOUTS, choose_layout
@@ -284,3 +284,21 @@ def test_progress_is_told_to_the_last_byte(tmp_path: Path) -> None:
     size = 4 * sum(array.size for array in tensors_of(source).values())
     assert told[-1] == (size, size)
     assert len(told) == len(tensors_of(source))
+
+
+def test_each_weight_is_read_when_it_is_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source = random_checkpoint(tmp_path / "ours", LLAMA)
+    read, ahead = [], []
+    make = Checkpoint.numpy
+
+    def counted(checkpoint: Checkpoint, name: str) -> Any:
+        read.append(name)
+        return make(checkpoint, name)
+
+    monkeypatch.setattr(Checkpoint, "numpy", counted)
+    convert_checkpoint(
+        source, tmp_path / "hf", to="huggingface", progress=lambda done, total: ahead.append(len(read))
+    )
+    assert len(read) == len(set(read))  # queries, keys and values are cut out of one reading
+    parts = [1 + 2 * name.endswith("c_attn.weight") for name in read]
+    assert ahead == [index + 1 for index, count in enumerate(parts) for _ in range(count)]
