@@ -112,7 +112,8 @@ def _heads(shapes: Shapes) -> dict[str, int]:
 def _sizes(shapes: Shapes) -> dict[str, int | None]:
     """Return the rows of all queries and of all keys."""
     query = _dims(shapes, "h.0.attn.c_proj.weight")[1]
-    if (packed := _rows(shapes, "h.0.attn.c_attn.weight")) is not None:
+    packed = _rows(shapes, "h.0.attn.c_attn.weight") or _rows(shapes, "h.0.attn.qkv_by_head.weight")
+    if packed is not None:
         return {"query_size": query, "key_size": (packed - query) // 2}
     if (both := _rows(shapes, "h.0.attn.kv.weight")) is not None:
         return {"query_size": query, "key_size": both // 2}

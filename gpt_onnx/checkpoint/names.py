@@ -17,7 +17,7 @@ from gpt_onnx.errors import CheckpointError
 _PLACE = re.compile(r"\{(\w*)\}")
 _MODULES = (
     "h.{layer}.ln_1",
-    *(f"h.{{layer}}.attn.{part}" for part in ("c_attn", "q", "k", "v", "kv", "c_proj")),
+    *(f"h.{{layer}}.attn.{part}" for part in ("c_attn", "qkv_by_head", "q", "k", "v", "kv", "c_proj")),
     *(f"h.{{layer}}.attn.{part}.{{head}}" for part in "qkv"),
     "h.{layer}.ln_2",
     *(f"h.{{layer}}.mlp.{part}" for part in ("c_fc", "c_gate", "c_proj")),

@@ -8,7 +8,8 @@
 
 ``{layer}`` and ``{head}`` stand for a number each. On our side stand the names of ``GPT.state_dict``, and
 parts of the packed projection ``h.{layer}.attn.c_attn``: ``attn.q``, ``attn.k`` and ``attn.v``, each whole or
-one head at a time (``attn.q.{head}``), or ``attn.kv``; they are joined in order.
+one head at a time (``attn.q.{head}``), or ``attn.kv``; they are joined in order. ``attn.qkv_by_head`` is
+packed another way: the first head's queries, keys and values, then the second's.
 """
 
 from __future__ import annotations
@@ -17,6 +18,8 @@ import itertools
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+
+import numpy as np
 
 from gpt_onnx.checkpoint.layout import expected_shapes
 from gpt_onnx.checkpoint.leftovers import Shapes, listed
@@ -28,6 +31,7 @@ from gpt_onnx.errors import CheckpointError
 
 __all__ = ["Match", "Name", "Naming", "check_naming", "matches_of", "recipes_of", "unnamed"]
 
+BY_HEAD = "qkv_by_head"
 PACKED = re.compile(r"(h\.[0-9]+\.attn)\.c_attn\.(weight|bias)")
 
 
@@ -82,6 +86,8 @@ def _ways(name: str, shape: tuple[int, ...], config: GPTConfig) -> Iterator[dict
     if packed is None:
         return
     stem, kind = packed.groups()
+    if config.n_kv_head == config.n_head:
+        yield {f"{stem}.{BY_HEAD}.{kind}": shape}
     shapes = part_shapes(config, kind)
     whole = {part: {f"{stem}.{part}.{kind}": size} for part, size in shapes.items()}
     single = {part: _by_head(stem, part, kind, size, config.head_size) for part, size in shapes.items()}
@@ -95,7 +101,13 @@ def _turned(flags: Sequence[bool], arrays: Sequence[Floats]) -> list[Floats]:
     return [array.T if flag else array for flag, array in zip(flags, arrays, strict=True)]
 
 
-def _recipe(parts: Shapes, matches: Mapping[str, Match]) -> Recipe:
+def _regrouped(array: Floats, heads: int) -> Floats:
+    """Put all heads' queries before all keys and all values."""
+    grouped = array.reshape(heads, 3, -1, *array.shape[1:])
+    return np.ascontiguousarray(grouped.swapaxes(0, 1)).reshape(array.shape)
+
+
+def _recipe(parts: Shapes, matches: Mapping[str, Match], heads: int) -> Recipe:
     """Make one weight of parts that are all there."""
     flags = [matches[part].transposed for part in parts]
     pieces = tuple(
@@ -103,7 +115,9 @@ def _recipe(parts: Shapes, matches: Mapping[str, Match]) -> Recipe:
         for flag, (part, shape) in zip(flags, parts.items(), strict=True)
     )
     if len(pieces) == 1:
-        return Recipe(pieces, transposed if flags[0] else alone)
+        make = transposed if flags[0] else alone
+        by_head = f".{BY_HEAD}." in next(iter(parts))
+        return Recipe(pieces, (lambda arrays: _regrouped(make(arrays), heads)) if by_head else make)
     return Recipe(pieces, (lambda arrays: joined(_turned(flags, arrays))) if any(flags) else joined)
 
 
@@ -117,7 +131,7 @@ def recipes_of(naming: Naming, store: Store, config: GPTConfig) -> dict[str, Rec
     for name, shape in expected_shapes(config).items():
         parts = next((way for way in _ways(name, shape, config) if matches.keys() >= way.keys()), None)
         if parts is not None:
-            recipes[name] = _recipe(parts, matches)
+            recipes[name] = _recipe(parts, matches, config.n_head)
     return recipes
 
 

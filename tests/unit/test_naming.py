@@ -144,6 +144,30 @@ def test_keys_and_values_may_be_one_matrix() -> None:
     assert np.array_equal(made["h.1.attn.c_attn.bias"], weights["h.1.attn.c_attn.bias"])
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_packed_projection_may_go_head_by_head(turned: bool) -> None:
+    config = CONFIG.replace(n_kv_head=4)
+    rng = np.random.default_rng(4)
+    packed = rng.standard_normal((48, 12)).astype(np.float32)
+    order = [4 * (4 * part + head) + row for head in range(4) for part in range(3) for row in range(4)]
+    shapes = {name: shape for name, shape in expected_shapes(config).items() if "c_attn.weight" not in name}
+    stored = {f"net.{name}": np.ones(shape, np.float32) for name, shape in shapes.items()}
+    for layer in range(2):
+        stored[f"net.{layer}.qkv"] = packed[order].T if turned else packed[order]
+    store = _Memory(stored)
+    naming = _table(Name("net.{layer}.qkv", "h.{layer}.attn.qkv_by_head.weight", turned))
+    recipes = recipes_of(naming, store, config)
+    check_naming(naming, store, config, recipes)
+    assert np.array_equal(make_weight(store, recipes["h.1.attn.c_attn.weight"]), packed)
+
+
+def test_heads_that_share_keys_cannot_be_packed_head_by_head() -> None:
+    stored = {name: array for name, array in _named(_weights()).items() if "c_attn.weight" not in name}
+    stored |= {f"net.{layer}.qkv": np.ones((32, 12), np.float32) for layer in range(2)}
+    said = _said(_table(Name("net.{layer}.qkv", "h.{layer}.attn.qkv_by_head.weight")), stored)
+    assert "no use for: net.{layer}.qkv" in said
+
+
 def _by_head(weights: dict[str, np.ndarray], parts: str) -> dict[str, np.ndarray]:
     """Single heads of some parts, in an order that is not that of their numbers."""
     stored = _split(weights)

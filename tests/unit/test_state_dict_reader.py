@@ -239,6 +239,23 @@ def test_a_table_needs_only_what_the_usual_words_do_not_know(
     assert np.abs(found - _expected(walk_through, IDS)).max() < 2e-6
 
 
+def test_a_projection_that_goes_head_by_head_is_read(
+    tmp_path: Path, nano: Any, config: Answers, names: Answers
+) -> None:
+    order = [8 * (4 * part + head) + row for head in range(4) for part in range(3) for row in range(8)]
+    state = {
+        name.replace("c_attn", "qkv"): value[order] if "c_attn" in name else value
+        for name, value in nano.state_dict().items()
+    }
+    torch.save(state, tmp_path / "gpt.pt")
+    text = "[names]\n" + "".join(
+        f'"transformer.h.{{layer}}.attn.qkv.{kind}" = "h.{{layer}}.attn.qkv_by_head.{kind}"\n'
+        for kind in ("weight", "bias")
+    )
+    found = _logits(tmp_path / "gpt.pt", IDS, config=config(NANO), names=names(text))
+    assert np.abs(found[:, -1:] - _expected(nano, IDS)).max() < 2e-6
+
+
 def test_a_table_without_a_weight_that_every_gpt_has_tells_what_is_not_named(
     tmp_path: Path, config: Answers, names: Answers
 ) -> None:
