@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 from gpt_onnx import load
 from gpt_onnx.bundle import open_bundle
@@ -23,8 +23,11 @@ def make_tokenizer(folder: Path) -> int:
     rust.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     rust.decoder = decoders.ByteLevel()
     rust.add_special_tokens([AddedToken(text, special=True) for text in ("<|begin|>", "<|end|>")])
+    rust.post_processor = processors.TemplateProcessing(
+        single="<|begin|> $A", pair="<|begin|> $A $B", special_tokens=[("<|begin|>", 256)]
+    )
     rust.save(str(folder / "tokenizer.json"))
-    config = {"bos_token": "<|begin|>", "add_bos_token": True, "tokenizer_class": "PreTrainedTokenizerFast"}
+    config = {"bos_token": "<|begin|>", "tokenizer_class": "PreTrainedTokenizerFast"}
     (folder / "tokenizer_config.json").write_text(json.dumps(config))
     (folder / "special_tokens_map.json").write_text(json.dumps({"eos_token": "<|end|>"}))
     (folder / "chat_template.jinja").write_text(CHAT)
