@@ -282,6 +282,7 @@ def export_tiny(folder: Path, config: Mapping[str, Any], seed: int, options: Map
         with torch.no_grad():
             for parameter in gpt.parameters():
                 parameter.add_(0.08 * torch.randn_like(parameter))
+            assert gpt.ln_f is not None
             gpt.ln_f.weight.copy_(torch.randn_like(gpt.ln_f.weight))
     export_bundle(gpt, folder, **options)
     return TinyBundle(path=folder, gpt=gpt.double())

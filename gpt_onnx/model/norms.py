@@ -31,12 +31,14 @@ class RMSNorm(nn.Module):
         return f"{self.weight.shape[0]}, eps={self.eps}"
 
 
-NORMS: Mapping[str, Callable[[GPTConfig], nn.Module]] = {
+Norm = nn.LayerNorm | RMSNorm
+
+NORMS: Mapping[str, Callable[[GPTConfig], Norm]] = {
     "layernorm": lambda config: nn.LayerNorm(config.n_embd, eps=config.norm_eps, bias=config.norm_bias),
     "rmsnorm": lambda config: RMSNorm(config.n_embd, config.norm_eps),
 }
 
 
-def make_norm(config: GPTConfig) -> nn.Module:
+def make_norm(config: GPTConfig) -> Norm:
     """Make one norm over n_embd as the configuration says."""
     return NORMS[config.norm](config)

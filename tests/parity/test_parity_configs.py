@@ -137,13 +137,13 @@ def softmax(x: Array) -> Array:
 def frequency(config: GPTConfig, pair: int) -> float:
     """Radians a token, scaled as the programs do that trained such models."""
     size, theta, scaling = config.rope_size, config.rope_theta, config.rope_scaling
-    plain = 1 / theta ** (2 * pair / size)
+    plain = math.pow(theta, -2 * pair / size)
     if scaling is None:
         return plain
     if scaling.kind == "linear":
         return plain / scaling.factor
     if scaling.kind == "ntk":
-        return 1 / (theta * scaling.factor ** (size / (size - 2))) ** (2 * pair / size)
+        return math.pow(theta * math.pow(scaling.factor, size / (size - 2)), -2 * pair / size)
     low, high, length = scaling.low_freq_factor, scaling.high_freq_factor, scaling.original_context_length
     assert low
     assert high
