@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +22,16 @@ from .options import ExportOptions, options_of
 from .pipeline import check_reference
 from .source import Found, SourceLike, look_at
 
+DERIVED: Mapping[str, Callable[[GPTConfig], Any]] = {
+    "n_kv_head": lambda config: config.n_head,
+    "head_size": lambda config: config.n_embd / config.n_head,
+    "d_ff": lambda config: 4 * config.n_embd,
+    "rope_size": lambda config: config.head_size,
+    "proj_bias": lambda config: config.bias,
+    "mlp_bias": lambda config: config.bias,
+    "norm_bias": lambda config: config.bias and config.norm != "rmsnorm",
+}
+"""What a field is where nothing is said of it, as far as others decide it."""
 REQUIRED = ("vocab_size", "context_length", "n_embd", "n_layer", "n_head")
 NOT_COMPARED = (
     "It will not be compared with the original program's own numbers; --reference FILE does so, a file of "
@@ -77,8 +87,9 @@ class ExportPlan:
         """Return the fields of the configuration that are not the plain defaults."""
         if self.config is None:
             return {}
-        values = self.config.to_dict()
-        usual = GPTConfig(**{name: values[name] for name in REQUIRED}).to_dict()
+        values, config = self.config.to_dict(), self.config
+        usual = {field.name: field.default for field in dataclasses.fields(config)}
+        usual |= {name: of(config) for name, of in DERIVED.items()}
         return {key: value for key, value in values.items() if key in REQUIRED or value != usual[key]}
 
     def to_json(self) -> dict[str, Any]:

@@ -44,6 +44,13 @@ def test_what_was_recognised_is_said(shipped: ExportPlan) -> None:
     }
 
 
+def test_what_follows_from_other_fields_is_not_repeated() -> None:
+    changes = {"n_embd": 45, "n_head": 4, "head_size": 9, "position": "learned", "bias": False}
+    told = plan_export(GPT(GPTConfig.from_dict(TINY | changes))).told_config
+    sizes = {"vocab_size": 97, "context_length": 64, "n_layer": 2}
+    assert told == sizes | changes
+
+
 def test_the_plan_is_json(shipped: ExportPlan) -> None:
     told = json.loads(json.dumps(shipped.to_json()))
     assert told["config"]["d_ff"] == 1024
