@@ -47,8 +47,12 @@ class Oracle:
             self._held += new
             self._remember(new)
 
+    def _computed(self, sequences: Sequence[Ids]) -> list[Truth]:
+        """Compute sequences in one pass; none where there are none, as a pass reads all weights."""
+        return self.reference.compute_all(sequences, self._units) if sequences else []
+
     def _remember(self, sequences: Sequence[Ids]) -> None:
-        found = self.reference.compute_all(sequences, self._units)
+        found = self._computed(sequences)
         self._known |= {(ids, self._units): truth for ids, truth in zip(sequences, found, strict=True)}
 
     def truth(self, ids: Ids) -> Truth:
@@ -73,7 +77,7 @@ class Oracle:
             [ids for ids in dict.fromkeys(longer) if ids and (ids, self._units) not in self._known]
         )
         new = list(dict.fromkeys(ids for ids, held in zip(sequences, longer, strict=True) if held is None))
-        fresh = dict(zip(new, self.reference.compute_all(new, self._units) if new else [], strict=True))
+        fresh = dict(zip(new, self._computed(new), strict=True))
         return [
             fresh[ids] if held is None else self._known[held, self._units].prefix(len(ids))
             for ids, held in zip(sequences, longer, strict=True)

@@ -97,7 +97,9 @@ class GptReference:
                     self._weights.head(self._f32, low).cpu().numpy(),
                     self._weights.head(self._f64, high).cpu().numpy(),
                 )
-                for low, high in zip(torch.split(found.single, BLOCK), torch.split(found.double, BLOCK), strict=True)
+                for low, high in zip(
+                    torch.split(found.single, BLOCK), torch.split(found.double, BLOCK), strict=True
+                )
             ]
         return Truth(
             ids=ids,

@@ -14,6 +14,7 @@ from gpt_onnx.config import GPTConfig
 from gpt_onnx.export.gate import lending
 from gpt_onnx.export.gate.layered import BlockedAlibi
 from gpt_onnx.export.gate.lending import Weights
+from gpt_onnx.export.gate.oracle import Oracle
 from gpt_onnx.export.gate.ours import GptReference
 from gpt_onnx.export.gate.reference import Units
 from gpt_onnx.model import GPT
@@ -147,3 +148,22 @@ def test_float32_angles_cost_more_the_further_a_token_stands() -> None:
     exact, usual = (reference.compute(ids, Units(float32_angles=angles)).errors for angles in (False, True))
     assert usual.unit(slice(8)).peak < 3 * exact.unit(slice(8)).peak
     assert usual.unit(slice(1000, 1500)).rms > 3 * exact.unit(slice(1000, 1500)).rms
+
+
+def test_what_is_held_costs_no_pass(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: list[str] = []
+    gpt = make_gpt(**LLAMA)
+    monkeypatch.setattr(lending, "SMALL", 0)
+
+    def read(name: str) -> Tensor:
+        reads.append(name)
+        return gpt.get_parameter(name).detach()
+
+    oracle = Oracle(GptReference.of_weights(gpt.config, read, is_original=False))
+    oracle.hold(IDS, IDS[::-1])
+    once = len(reads)
+    oracle.truths([IDS[:5], IDS[::-1][:7], IDS])
+    assert len(reads) == once
+    oracle.truths([(1, 2), (3, 4), IDS[:3]])
+    layers = [name for name in reads[once:] if name == "h.0.mlp.c_fc.weight"]
+    assert len(layers) == 1
