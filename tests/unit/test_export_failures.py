@@ -171,7 +171,7 @@ BAD_TOKENIZERS: dict[str, dict[str, Any]] = {
     "wordpiece": {"model": {"type": "WordPiece", "vocab": {"a": 0}, "unk_token": "a"}},
     "unknown": {"model": {"type": "Mine", "vocab": {"a": 0}}},
     "dropout": {"model": {"type": "BPE", "vocab": {"a": 0}, "merges": [], "dropout": 0.9}},
-    "added": {"added_tokens": [{"id": 0}]},
+    "added": {"added_tokens": [{"id": 0, "content": "a", "special": "so"}]},
 }
 
 
