@@ -49,7 +49,9 @@ def test_json_is_the_whole_plan() -> None:
     result = run(str(SHIPPED), "--dry-run", "--json", "-o", "there", "--target", "portable")
     told = json.loads(result.stdout)
     assert (told["path"], told["target"], told["config"]["n_kv_head"]) == ("there", "portable", 4)
-    assert told["precisions"][0]["weights_bytes"] == 23_116_288 or told["precisions"][0]["written"]
+    fp32 = told["precisions"][0]
+    assert fp32["written"]
+    assert 4 * 5_783_040 <= fp32["weights_bytes"] <= 1.01 * 4 * 5_783_040  # a hundredth is padding, at most
 
 
 @pytest.mark.usefixtures("asking")
