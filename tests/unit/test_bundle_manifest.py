@@ -23,6 +23,7 @@ from gpt_onnx.bundle import (
     decode_manifest,
     encode_manifest,
 )
+from gpt_onnx.config import POSITIONS
 from gpt_onnx.errors import BundleError
 
 ManifestMaker = Callable[..., Manifest]
@@ -215,6 +216,12 @@ def test_a_name_that_is_not_plain_is_refused(make_manifest: ManifestMaker, name:
 def test_names_that_only_case_tells_apart_are_refused(make_manifest: ManifestMaker) -> None:
     with pytest.raises(BundleError, match="only case tells apart"):
         make_manifest(files=FILES | {"config.json": ENTRY, "Config.json": ENTRY})
+
+
+@pytest.mark.parametrize("position", POSITIONS)
+def test_every_kind_of_position_can_be_said(make_manifest: ManifestMaker, position: str) -> None:
+    model = dataclasses.replace(make_manifest().model, position=position)
+    assert make_manifest(model=model).model.position == position
 
 
 def test_sizes_of_the_cache_come_together(make_manifest: ManifestMaker) -> None:
