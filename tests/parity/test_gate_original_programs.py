@@ -55,7 +55,7 @@ def llama(**changes: Any) -> Any:
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": CONTEXT}
     theta = {"rope_parameters": {"rope_type": "default", "rope_theta": changes.pop("theta", 10_000.0)}}
     ends = {"bos_token_id": None, "eos_token_id": None, "rms_norm_eps": 1e-5}
-    model = LlamaForCausalLM(LlamaConfig(**(sizes | heads | theta | ends | changes)))
+    model: Any = LlamaForCausalLM(LlamaConfig(**(sizes | heads | theta | ends | changes)))
     lively(model)
     return model.eval()
 
@@ -64,7 +64,9 @@ def gpt2(**changes: Any) -> Any:
     from transformers import GPT2Config, GPT2LMHeadModel
 
     sizes = {"vocab_size": VOCAB, "n_positions": CONTEXT, "n_embd": WIDTH, "n_layer": 3, "n_head": 4}
-    model = GPT2LMHeadModel(GPT2Config(**(sizes | {"bos_token_id": None, "eos_token_id": None} | changes)))
+    model: Any = GPT2LMHeadModel(
+        GPT2Config(**(sizes | {"bos_token_id": None, "eos_token_id": None} | changes))
+    )
     lively(model)
     return model.eval()
 
