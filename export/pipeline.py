@@ -68,8 +68,8 @@ def export_bundle(
     """Export a model to a bundle, check it against the model, and publish it whole or not at all.
 
     Args:
-        module_or_path: A torch.nn.Module, a checkpoint of any kind, ``FILE.py:NAME`` (runs that file), or None
-            for the model that ships with the sources.
+        module_or_path: A torch.nn.Module, a checkpoint of any kind, ``FILE.py:NAME`` (runs that file), or
+            None for the model that ships with the sources.
         destination: The folder to make.
         progress: Told about each step.
         **options: Fields of ExportOptions.
