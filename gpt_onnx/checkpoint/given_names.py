@@ -9,34 +9,23 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from gpt_onnx.checkpoint import stored_tables
 from gpt_onnx.checkpoint.names import Naming
 from gpt_onnx.checkpoint.names_file import read_names
 from gpt_onnx.checkpoint.naming import unnamed
 from gpt_onnx.checkpoint.renamed_store import bare_table, without_prefixes
 from gpt_onnx.checkpoint.spellings import is_mask, spelled
 from gpt_onnx.checkpoint.store import Store
-from gpt_onnx.checkpoint.stored_tables import is_causal
-from gpt_onnx.errors import CheckpointError
 
 
 def check_masks(store: Store, naming: Naming) -> None:
-    """See that stored masks are causal; the layers' are alike, and one of each shape is read.
-
-    Args:
-        store: The tensors.
-        naming: What it ignores has been looked at by the user.
+    """See that what is called a mask is causal, unless the user has looked at it: the table ignores it.
 
     Raises:
         CheckpointError: naming one that is not.
     """
     names = (name for name in store.tensors if is_mask(name) and not naming.ignores(name))
-    masks = {store.tensors[name].shape: name for name in names}
-    for name in masks.values():
-        if not is_causal(store.read(name)):
-            raise CheckpointError(
-                f"{store.path}: {name} is called a mask and is not causal; a GPT's lets each token see "
-                "itself and all that is before it."
-            )
+    stored_tables.check_masks(store.path, store.tensors, names, store.read)
 
 
 def under_names(file: Path, store: Store) -> tuple[Store, Naming]:

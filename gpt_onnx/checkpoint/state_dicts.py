@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from gpt_onnx.checkpoint import stored_tables
 from gpt_onnx.checkpoint.archive import LazyTensor, is_archive, read_archive
 from gpt_onnx.checkpoint.archive_values import ValueReader
 from gpt_onnx.checkpoint.names import Naming
 from gpt_onnx.checkpoint.renamed_store import bare_names
-from gpt_onnx.checkpoint.stored_tables import is_causal
 from gpt_onnx.checkpoint.torch_store import FLOATS
 from gpt_onnx.errors import CheckpointError, GptOnnxError
 
@@ -60,16 +60,10 @@ def check_floats(path: Path, tensors: Mapping[str, LazyTensor], naming: Naming) 
 
 
 def check_masks(path: Path, tensors: Mapping[str, LazyTensor], names: Iterable[str]) -> None:
-    """See that stored masks are causal; those of one shape are alike, and one of them is read.
+    """See that stored masks are causal, also those of whole numbers or truth values, which no store has.
 
     Raises:
-        CheckpointError: naming the mask.
+        CheckpointError: naming one that is not.
     """
     values = ValueReader(path)
-    masks = {tensors[name].shape: name for name in names}
-    for name in masks.values():
-        if not is_causal(values.read(tensors[name])):
-            raise CheckpointError(
-                f"{path}: {name} is a mask that is not causal; a GPT's lets each token see itself and all "
-                "that is before it."
-            )
+    stored_tables.check_masks(path, tensors, names, lambda name: values.read(tensors[name]))

@@ -6,16 +6,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+
+from gpt_onnx.errors import CheckpointError
 
 BASE = 10000.0
 LEAST_ERROR = 2e-6  # of a sine in float32
 ANGLE_ERROR = 2.0**-22  # of an angle, for each position: the frequency and the product are rounded
 
 Array = NDArray[Any]
+
+
+class Shaped(Protocol):
+    """A stored tensor of which the shape is known."""
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Its size along each axis."""
+        ...
 
 
 def without_ones(array: Array) -> Array:
@@ -62,3 +75,26 @@ def is_causal(mask: Array) -> bool:
     if not length or not (before == before[0]).all():
         return False
     return bool(length == 1 or ((after == after[0]).all() and after[0] != before[0]))
+
+
+def check_masks(
+    path: Path, tensors: Mapping[str, Shaped], names: Iterable[str], read: Callable[[str], Array]
+) -> None:
+    """See that stored masks are causal; those of one shape are alike, and one of them is read.
+
+    Args:
+        path: The file, for messages.
+        tensors: Everything that is stored.
+        names: Which of them are masks.
+        read: Reads one by its name.
+
+    Raises:
+        CheckpointError: naming one that is not.
+    """
+    masks = {tensors[name].shape: name for name in names}
+    for name in masks.values():
+        if not is_causal(read(name)):
+            raise CheckpointError(
+                f"{path}: {name} is a mask that is not causal; a GPT's lets each token see itself and all "
+                "that is before it."
+            )

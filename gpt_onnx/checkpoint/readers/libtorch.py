@@ -8,12 +8,10 @@ names is needed. What tensors cannot say is asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
 from gpt_onnx.checkpoint.archive import LazyTensor, flatten, is_archive, odd_tensors, read_archive
-from gpt_onnx.checkpoint.archive_values import ValueReader
 from gpt_onnx.checkpoint.archive_zip import read_directory
 from gpt_onnx.checkpoint.assembly import POSITIONS, Reading, assembled, question_sheet, reading_of
 from gpt_onnx.checkpoint.checkpoint import Checkpoint
@@ -22,8 +20,8 @@ from gpt_onnx.checkpoint.names_file import read_names
 from gpt_onnx.checkpoint.naming import matches_of
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
 from gpt_onnx.checkpoint.spellings import is_mask, is_no_weight, spelled
+from gpt_onnx.checkpoint.state_dicts import check_masks
 from gpt_onnx.checkpoint.store import Store
-from gpt_onnx.checkpoint.stored_tables import is_causal
 from gpt_onnx.checkpoint.torch_store import TorchStore
 from gpt_onnx.checkpoint.unnamed import left_open
 from gpt_onnx.errors import CheckpointError, GptOnnxError, InputError
@@ -56,31 +54,18 @@ def _tensors(path: Path, root: object) -> dict[str, LazyTensor]:
     return tensors
 
 
-def _naming(store: Store, options: ReadOptions) -> Naming:
+def _naming(store: Store, own: Naming) -> Naming:
     """Return the user's table, and for names that it does not have what the lists of spellings give.
 
     Raises:
         InputError: if a name is in neither, or two would be one weight.
     """
-    own = Naming(()) if options.names is None else read_names(options.names)
     named = {match.theirs for match in matches_of(own, store.tensors).values()}
     found = spelled(name for name in store.tensors if name not in named and not own.ignores(name))
     both = Naming((*own.names, *found.naming.names), (*own.ignored, *found.naming.ignored))
     if said := left_open(replace(found, naming=both), store):
         raise InputError(f"{store.path}: {said}; {REMEDY}.")
     return both
-
-
-def _check_masks(path: Path, tensors: Mapping[str, LazyTensor]) -> None:
-    """See that stored masks are causal; the layers' are alike, and one of each shape is read."""
-    values = ValueReader(path)
-    masks = {tensor.shape: (name, tensor) for name, tensor in tensors.items() if is_mask(name)}
-    for name, tensor in masks.values():
-        if not is_causal(values.read(tensor)):
-            raise CheckpointError(
-                f"{path}: {name} is called a mask and is not causal; a GPT's lets each token see itself and "
-                "all that is before it."
-            )
 
 
 def _check_table(store: TorchStore, naming: Naming, reading: Reading) -> None:
@@ -109,14 +94,15 @@ def _understood(path: Path, options: ReadOptions) -> Reading:
     root = read_archive(path).root
     tensors = _tensors(path, root)
     store = TorchStore(path, tensors)
-    naming = _naming(store, options)
+    own = Naming(()) if options.names is None else read_names(options.names)
+    naming = _naming(store, own)
     _check_odd(path, root, naming)
-    _check_masks(path, tensors)
+    check_masks(path, tensors, (name for name in tensors if is_mask(name) and not own.ignores(name)))
     try:
         reading = reading_of(store, naming)
     except CheckpointError as exc:
         raise InputError(f"{str(exc).removesuffix('.')}; {REMEDY}.") from exc
-    if options.names is None:
+    if POSITIONS not in matches_of(own, store.tensors):
         _check_table(store, naming, reading)
     return reading
 
