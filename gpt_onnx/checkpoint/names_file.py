@@ -8,7 +8,8 @@
     "blocks.{layer}.mlp.up.weight" = { to = "h.{layer}.mlp.c_fc.weight", transposed = true }
 
 On the left stand the names of the source, on the right ours (gpt_onnx.checkpoint.names); {layer} and {head}
-stand for a number each.
+stand for a number each. What the table does not name goes by the usual words, where it has them; a table that
+only ignores needs no [names].
 """
 
 from __future__ import annotations
@@ -77,11 +78,10 @@ def _ignored(value: Any) -> tuple[str, ...]:
 
 def _naming(values: dict[str, Any]) -> Naming:
     _refuse_unknown(values, KEYS, "the table")
-    names = values.get("names")
-    if not isinstance(names, dict) or not names:
+    names, ignored = values.get("names", {}), _ignored(values.get("ignore", []))
+    if not isinstance(names, dict) or not (names or ignored):
         raise InputError(f"there is no table [names]; it has lines such as {EXAMPLE}.")
-    lines = tuple(_line(theirs, value) for theirs, value in names.items())
-    return Naming(lines, _ignored(values.get("ignore", [])))
+    return Naming(tuple(_line(theirs, value) for theirs, value in names.items()), ignored)
 
 
 def read_names(path: Path) -> Naming:
