@@ -11,6 +11,7 @@ import torch
 from torch import nn
 
 from gpt_onnx.checkpoint import find_shipped, read_checkpoint
+from gpt_onnx.checkpoint.questions import is_open
 from gpt_onnx.checkpoint.reader import find_reader
 from gpt_onnx.checkpoint.reader import kinds as readable_kinds
 from gpt_onnx.checkpoint.readers import ReadOptions
@@ -152,14 +153,8 @@ def _path(value: Path | str | None) -> Path | None:
     return None if value is None else Path(value)
 
 
-def config_template(source: SourceLike, options: ExportOptions) -> str | None:
-    """Return the text of a --config file for a source that needs one and has none; None for others.
-
-    Raises:
-        CheckpointError, InputError: if the source cannot be understood.
-    """
-    if options.config is not None:
-        return None
+def _template(source: SourceLike, options: ExportOptions) -> str | None:
+    """Return the questions of a source with the answers that there are; None where it tells all."""
     if isinstance(source, nn.Module):
         return mapped_template(source, options) if options.names is not None else None
     if source is not None and names_code(str(source)):
@@ -168,4 +163,16 @@ def config_template(source: SourceLike, options: ExportOptions) -> str | None:
         return mapped_template(load_module(str(source)), options, str(source))
     path = _found(source)
     reader = find_reader(path)
-    return reader.template(path, ReadOptions(names=_path(options.names))) if reader.template else None
+    told = ReadOptions(config=_path(options.config), names=_path(options.names))
+    return reader.template(path, told) if reader.template else None
+
+
+def config_template(source: SourceLike, options: ExportOptions) -> str | None:
+    """Return the text of a --config file for a source whose questions are not all answered; else None.
+
+    Raises:
+        CheckpointError, InputError: if the source cannot be understood.
+        ConfigError: if an answer contradicts a tensor.
+    """
+    text = _template(source, options)
+    return text if text is not None and is_open(text) else None

@@ -11,6 +11,8 @@ code (scaled rotary frequencies, scores divided by the number of the layer) is t
 
 from __future__ import annotations
 
+import json
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -247,7 +249,10 @@ def _toml(value: object) -> str:
     """Return a value as TOML writes it."""
     if isinstance(value, bool):
         return str(value).lower()
-    return f'"{value}"' if isinstance(value, str) else repr(value)
+    if isinstance(value, dict):
+        parts = (f"{key} = {_toml(part)}" for key, part in value.items() if part is not None)
+        return f"{{ {', '.join(parts)} }}"
+    return json.dumps(value) if isinstance(value, str) else repr(value)
 
 
 def _asked(question: Question, facts: Facts, answers: Mapping[str, Any]) -> list[str]:
@@ -259,8 +264,14 @@ def _asked(question: Question, facts: Facts, answers: Mapping[str, Any]) -> list
 
 
 def template(facts: Facts, *, source: Path, file: Path | None = None) -> str:
-    """Return the text of a --config file (TOML): the facts, the answers so far, and the open questions."""
+    """Return the text of a --config file (TOML): the facts, the answers so far, and the open questions.
+
+    Raises:
+        ConfigError: if an answer contradicts a tensor.
+    """
     answers = {} if file is None else read_answers(file)
+    if file is not None:
+        _check_agreement(facts, answers, file, source)
     values = {**answers, **facts.values}
     lines = [
         f"# The configuration of {source.name}. Answer each question from the program that wrote it: take",
@@ -274,6 +285,13 @@ def template(facts: Facts, *, source: Path, file: Path | None = None) -> str:
     ]
     for question in may_matter:
         lines += _asked(question, facts, answers)
+    asked = {question.key for question in may_matter}
+    lines += [f"{key} = {_toml(answers[key])}" for key in answers if key not in {*asked, *facts.values}]
     lines.append("# What the tensors say themselves; these lines can be left away.")
     lines += [f"{key} = {_toml(value)}" for key, value in facts.values.items()]
     return "\n".join(lines) + "\n"
+
+
+def is_open(text: str) -> bool:
+    """Whether a question stands in the text of a template without an answer."""
+    return re.search(rf'^(# )?\w+ = "{re.escape(OPEN)}"', text, re.MULTILINE) is not None

@@ -24,7 +24,10 @@ def run(*arguments: str) -> Result:
 @pytest.fixture
 def asking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our own checkpoints do not tell their configuration."""
-    reader = dataclasses.replace(own.READER, template=lambda path, options: TEMPLATE)
+    texts = {None: TEMPLATE}
+    reader = dataclasses.replace(
+        own.READER, template=lambda path, options: texts.get(options.config, "n_head = 4\n")
+    )
     monkeypatch.setattr(reader_module, "READERS", (*READERS[:-1], reader))
 
 

@@ -71,8 +71,9 @@ def test_default_names(source: str, name: str) -> None:
 
 
 def test_a_file_gives_its_name_without_its_ending(tmp_path: Path) -> None:
-    (tmp_path / "ckpt.pt").write_bytes(b"")
-    assert default_name(str(tmp_path / "ckpt.pt")) == "ckpt-onnx"
+    for ending in ("pt", "pth", "bin", "gguf", "safetensors", "npz"):
+        (tmp_path / f"gpt-1.5.{ending}").write_bytes(b"")
+        assert default_name(str(tmp_path / f"gpt-1.5.{ending}")) == "gpt-1.5-onnx"
     (tmp_path / "v1.5").mkdir()
     assert default_name(str(tmp_path / "v1.5")) == "v1.5-onnx"
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import json
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import pytest
 
 from gpt_onnx.checkpoint.facts import facts_of
 from gpt_onnx.checkpoint.layout import expected_shapes
-from gpt_onnx.checkpoint.questions import QUESTIONS, complete, read_answers, template
+from gpt_onnx.checkpoint.questions import QUESTIONS, complete, is_open, read_answers, template
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError, ConfigError, InputError
 
@@ -156,3 +157,28 @@ def test_first_layer_must_be_layer_0() -> None:
     }
     with pytest.raises(CheckpointError, match="layers up to 2 are stored, and layer 0 is missing"):
         facts_of(shapes)
+
+
+def test_a_template_of_some_answers_keeps_them_and_asks_the_rest(tmp_path: Path) -> None:
+    facts = facts_of(expected_shapes(GPTConfig(**SIZES)))
+    scaling = {"kind": "linear", "factor": 2.0, "original_context_length": None}
+    told = {"position": "rotary", "rope_theta": 500.0, "rope_scaling": scaling}
+    text = template(facts, source=SOURCE, file=written(tmp_path, told))
+    assert is_open(text)
+    assert "# activation = " in text
+    assert tomllib.loads(text)["rope_scaling"] == {"kind": "linear", "factor": 2.0}
+    assert {"rope_theta = 500.0", 'position = "rotary"'} <= set(text.splitlines())
+    assert "sinusoidal_style" not in text
+
+
+def test_a_template_without_a_question_is_not_open(tmp_path: Path) -> None:
+    config = GPTConfig(**SIZES)
+    facts = facts_of(expected_shapes(config))
+    assert is_open(template(facts, source=SOURCE))
+    assert not is_open(template(facts, source=SOURCE, file=written(tmp_path, answers_of(config))))
+
+
+def test_a_template_of_a_wrong_answer_is_refused(tmp_path: Path) -> None:
+    facts = facts_of(expected_shapes(GPTConfig(**SIZES)))
+    with pytest.raises(ConfigError, match=r"gpt\.json says n_layer = 3; the tensors of gpt\.pt say 2"):
+        template(facts, source=SOURCE, file=written(tmp_path, {"n_layer": 3}))

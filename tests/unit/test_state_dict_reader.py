@@ -17,6 +17,7 @@ from gpt_onnx.checkpoint import load_model, read_checkpoint
 from gpt_onnx.checkpoint.reader import find_reader
 from gpt_onnx.checkpoint.readers import ReadOptions
 from gpt_onnx.errors import CheckpointError, GptOnnxError, InputError
+from gpt_onnx.export import ExportOptions, config_template
 
 FOREIGN = Path(__file__).parent / "foreign_modules.py"
 WALK_THROUGH = """
@@ -290,13 +291,36 @@ def test_the_template_has_what_the_tensors_say(tmp_path: Path, walk_through: Any
     assert '# activation = "?"' in text
 
 
+def test_half_a_configuration_leaves_the_other_half_to_be_asked(
+    tmp_path: Path, walk_through: Any, config: Answers
+) -> None:
+    torch.save(walk_through.state_dict(), tmp_path / "gpt.pt")
+    text = config_template(tmp_path / "gpt.pt", ExportOptions(config=config('activation = "relu"\n')))
+    assert text is not None
+    assert 'activation = "relu"' in text.splitlines()
+    assert '# norm_order = "?"' in text
+    assert config_template(tmp_path / "gpt.pt", ExportOptions(config=config(WALK_THROUGH))) is None
+
+
+def test_a_table_may_only_ignore(tmp_path: Path, walk_through: Any, config: Answers, names: Answers) -> None:
+    """A mask that the user has looked at, beside names that the usual words have."""
+    state = {
+        name: torch.ones_like(value) if "tril" in name else value
+        for name, value in walk_through.state_dict().items()
+    }
+    torch.save({**state, "calls": torch.zeros(3)}, tmp_path / "gpt.pt")
+    table = names('ignore = ["blocks.{layer}.sa.heads.{head}.tril", "calls"]')
+    read = read_checkpoint(tmp_path / "gpt.pt", config=config(WALK_THROUGH), names=table)
+    assert (read.numpy("ln_f.weight") == state["ln_f.weight"].numpy()).all()
+
+
 def test_a_mask_that_is_not_causal_is_refused(tmp_path: Path, walk_through: Any, config: Answers) -> None:
     state = {
         name: torch.ones_like(value) if "tril" in name else value
         for name, value in walk_through.state_dict().items()
     }
     torch.save(state, tmp_path / "gpt.pt")
-    with pytest.raises(CheckpointError, match="tril is called a mask and is not causal"):
+    with pytest.raises(CheckpointError, match="tril is a mask that is not causal"):
         read_checkpoint(tmp_path / "gpt.pt", config=config(WALK_THROUGH))
 
 
