@@ -44,6 +44,11 @@ class Mutant:
         """The node of a type that reads a value."""
         return next(node for node in self.nodes(op) if name in node.input)
 
+    def reader(self, name: str) -> Any:
+        """The one node that reads a value."""
+        (node,) = (node for node in self.model.graph.node if name in node.input)
+        return node
+
     def attribute(self, node: Any, name: str) -> Any:
         return next(attribute for attribute in node.attribute if attribute.name == name)
 
@@ -95,7 +100,7 @@ def dropped_bias(mutant: Mutant) -> None:
 
 
 def shifted_positions(mutant: Mutant) -> None:
-    node = mutant.node_with("Cast", "position_ids")
+    node = mutant.reader("position_ids")
     one = mutant.constant("one", np.array(1, np.int64))
     mutant.insert(helper.make_node("Add", ["position_ids", one], ["shifted"]), before=node)
     node.input[0] = "shifted"
@@ -103,7 +108,7 @@ def shifted_positions(mutant: Mutant) -> None:
 
 def shifted_positions_in_single_steps(mutant: Mutant) -> None:
     """Right in every prompt; one too high wherever one token is computed alone."""
-    node = mutant.node_with("Cast", "position_ids")
+    node = mutant.reader("position_ids")
     one = mutant.constant("one", np.array([1], np.int64))
     for new in (
         helper.make_node("Shape", ["input_ids"], ["new_tokens"], start=1, end=2),
