@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from gpt_onnx.errors import ConfigError
-from gpt_onnx.rope import RopeScaling
+from gpt_onnx.rope import RopeScaling, shown
 
 if TYPE_CHECKING:
     from gpt_onnx.config import GPTConfig
@@ -39,18 +39,12 @@ LARGEST: Mapping[str, int] = {
 FLOAT32_MAX = 3.4e38
 
 
-def _shown(value: object) -> str:
-    """Return a value as a message shows it; a file may hold an integer of thousands of digits."""
-    text = repr(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
-
-
 def check_positive(config: GPTConfig, names: tuple[str, ...]) -> None:
     """Refuse a count that is no integer, below 1, or absurdly large."""
     for name in names:
         value = getattr(config, name)
         if type(value) is not int or not 1 <= value <= LARGEST[name]:
-            raise ConfigError(f"{name} is {_shown(value)}; it must be an integer from 1 to {LARGEST[name]}.")
+            raise ConfigError(f"{name} is {shown(value)}; it must be an integer from 1 to {LARGEST[name]}.")
 
 
 def _check_counts(config: GPTConfig) -> None:
@@ -65,6 +59,8 @@ def _check_counts(config: GPTConfig) -> None:
 
 
 def _check_rope(config: GPTConfig) -> None:
+    if not isinstance(config.rope_scaling, RopeScaling | None):
+        raise ConfigError(f"rope_scaling is {shown(config.rope_scaling)}; it must be a table or absent.")
     if config.position != "rotary":
         return
     if config.rope_size % 2 or config.rope_size > config.head_size:
@@ -100,14 +96,12 @@ _FLAGS = (
 def _check_choices(config: GPTConfig) -> None:
     for name, choices in _CHOICES:
         if getattr(config, name) not in choices:
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; known are {', '.join(choices)}.")
+            raise ConfigError(f"{name} is {shown(getattr(config, name))}; known are {', '.join(choices)}.")
     for name in _FLAGS:
         if type(getattr(config, name)) is not bool:
-            raise ConfigError(f"{name} is {getattr(config, name)!r}; it must be true or false.")
+            raise ConfigError(f"{name} is {shown(getattr(config, name))}; it must be true or false.")
     if config.norm == "rmsnorm" and config.norm_bias:
         raise ConfigError("norm is 'rmsnorm' and norm_bias is true; an rmsnorm has no bias.")
-    if not isinstance(config.rope_scaling, RopeScaling | None):
-        raise ConfigError(f"rope_scaling is {_shown(config.rope_scaling)}; it must be a table or absent.")
     _check_number(config, "norm_eps", config.norm_eps, above=0.0, below=1.0)
     _check_number(config, "dropout", config.dropout, above=-math.ulp(0.0), below=1.0)
     _check_number(config, "rope_theta", config.rope_theta, above=1.0, below=1e12)
@@ -121,7 +115,7 @@ def _check_number(config: GPTConfig, name: str, value: object, *, above: float, 
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (is_number and above < value < below):  # type: ignore[operator]
         raise ConfigError(
-            f"{name} is {_shown(value)}; it must be a number between {max(above, 0.0):g} and {below:g}."
+            f"{name} is {shown(value)}; it must be a number between {max(above, 0.0):g} and {below:g}."
         )
 
 

@@ -33,7 +33,7 @@ from gpt_onnx._config_rules import (
     check_positive,
 )
 from gpt_onnx.errors import ConfigError
-from gpt_onnx.rope import RopeScaling
+from gpt_onnx.rope import RopeScaling, shown
 
 __all__ = [
     "ACTIVATIONS",
@@ -198,7 +198,7 @@ class GPTConfig:
         known = {field.name for field in dataclasses.fields(cls)}
         if unknown := sorted(set(fields) - known):
             raise ConfigError(
-                f"{origin} has the unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}."
+                f"{origin} has the unknown key {shown(unknown[0])}; known are {', '.join(sorted(known))}."
             )
         required = ("vocab_size", "context_length", "n_embd", "n_layer", "n_head")
         if missing := [name for name in required if fields.get(name) is None]:
@@ -220,7 +220,8 @@ def _own_names(values: Mapping[str, Any], origin: str) -> dict[str, Any]:
             value = renamed.pop(synonym)
             if renamed.setdefault(name, value) != value:
                 raise ConfigError(
-                    f"{origin} says {name} = {renamed[name]} and {synonym} = {value}; remove one."
+                    f"{origin} says {name} = {shown(renamed[name])} and {synonym} = {shown(value)}; "
+                    "remove one."
                 )
     return renamed
 

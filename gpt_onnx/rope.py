@@ -37,6 +37,12 @@ LARGEST_FACTOR = 1e6
 LARGEST_CONTEXT = 2**31 - 1
 
 
+def shown(value: object) -> str:
+    """Return a value as a message shows it; a file may hold an integer of thousands of digits."""
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RopeScaling:
     """How frequencies are lowered.
@@ -57,10 +63,11 @@ class RopeScaling:
     """llama3: tokens that the model was first trained on."""
 
     def __post_init__(self) -> None:
-        if self.kind not in KINDS:
-            reason = f", which {REFUSED[self.kind]}" if self.kind in REFUSED else ""
+        if not isinstance(self.kind, str) or self.kind not in KINDS:
+            known = isinstance(self.kind, str) and self.kind in REFUSED
+            reason = f", which {REFUSED[self.kind]}" if known else ""
             raise ConfigError(
-                f"rope_scaling is of the kind {self.kind!r}{reason}; known are {', '.join(KINDS)}."
+                f"rope_scaling is of the kind {shown(self.kind)}{reason}; known are {', '.join(KINDS)}."
             )
         _check_number("factor", self.factor, LARGEST_FACTOR)
         if self.kind == "llama3":
@@ -80,11 +87,13 @@ class RopeScaling:
         Raises:
             ConfigError: if a key is unknown, missing, or a value is out of its range.
         """
-        fields = {ours: values[name] for ours, names in _names().items() for name in names if name in values}
+        fields = {
+            ours: _given(values, names, origin) for ours, names in _names().items() if {*names} & {*values}
+        }
         known = {name for names in _names().values() for name in names}
         if unknown := sorted(set(values) - known):
             raise ConfigError(
-                f"{origin} has the unknown key {unknown[0]!r}; known are {', '.join(sorted(known))}."
+                f"{origin} has the unknown key {shown(unknown[0])}; known are {', '.join(sorted(known))}."
             )
         if fields.get("kind") == UNSCALED:
             return None
@@ -98,10 +107,28 @@ def _names() -> dict[str, tuple[str, ...]]:
     return {name: (name, *SYNONYMS.get(name, ())) for name in RopeScaling.__slots__}
 
 
+def _given(values: Mapping[str, Any], names: tuple[str, ...], origin: str) -> Any:
+    """Return a field that may be given under several names, which must agree.
+
+    Raises:
+        ConfigError: naming two that do not.
+    """
+    first, *others = (name for name in names if name in values)
+    for name in others:
+        if values[name] != values[first]:
+            raise ConfigError(
+                f"{origin} says {first} = {shown(values[first])} and {name} = {shown(values[name])}; "
+                "remove one."
+            )
+    return values[first]
+
+
 def _check_number(name: str, value: object, largest: float) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     if not (is_number and 0 < value <= largest):  # type: ignore[operator]
-        raise ConfigError(f"rope_scaling has {name} = {value!r}; it must be above 0 and at most {largest:g}.")
+        raise ConfigError(
+            f"rope_scaling has {name} = {shown(value)}; it must be above 0 and at most {largest:g}."
+        )
 
 
 def _unscaled(size: int, theta: float) -> list[float]:

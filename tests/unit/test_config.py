@@ -166,6 +166,9 @@ def test_a_missing_key_is_named(name: str) -> None:
         ({"position": "rotary", "rope_size": 3}, "rope_size is 3; rotary positions turn pairs"),
         ({"position": "rotary", "rope_size": 8}, "rope_size is 8; .* at most head_size = 6"),
         ({"rope_scaling": {"kind": "linear"}}, "rope_scaling is .*; it must be a table or absent"),
+        ({"position": "rotary", "rope_scaling": "linear"}, "rope_scaling is 'linear'; it must be a table"),
+        ({"norm": "x" * 5000}, r"norm is 'x{36}\.\.\.; known are"),
+        ({"bias": "x" * 5000}, r"bias is 'x{36}\.\.\.; it must be true or false"),
         (
             {"position": "rotary", "rope_size": 2, "rope_scaling": RopeScaling(kind="ntk", factor=2)},
             "rope_size is 2; scaling of the kind ntk needs at least 4",

@@ -211,6 +211,11 @@ LACKING: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
         {"logits_scaling": 8.0},
         "logits_scaling = 8.0, which means a divisor of the logits",
     ),
+    "both ways": (
+        LLAMA_CONFIG,
+        {"is_causal": False},
+        "is_causal = False, which means attention to the tokens behind",
+    ),
     "window": (
         LLAMA_CONFIG,
         MISTRAL | {"sliding_window": 16},

@@ -69,6 +69,8 @@ NEUTRAL: Mapping[str, Neutral] = {
     "use_parallel_residual": Neutral(_OFF, "attention and feed-forward network side by side"),
     "attention_chunk_size": Neutral((), "attention within chunks"),
     "use_sliding_window": Neutral(_OFF, "attention to a window of the last tokens in some layers"),
+    "is_causal": Neutral(_ONE, "attention to the tokens behind as well"),
+    "use_bidirectional_attention": Neutral(_OFF, "attention to the tokens behind as well"),
     "add_cross_attention": Neutral(_OFF, "attention to an encoder"),
     "is_encoder_decoder": Neutral(_OFF, "an encoder"),
     "cross_attention_hidden_size": Neutral((), "attention to an encoder"),
