@@ -24,7 +24,7 @@ def run(*arguments: str) -> Result:
 @pytest.fixture
 def asking(monkeypatch: pytest.MonkeyPatch) -> None:
     """Our own checkpoints do not tell their configuration."""
-    texts = {None: TEMPLATE}
+    texts: dict[Path | None, str] = {None: TEMPLATE}
     reader = dataclasses.replace(
         own.READER, template=lambda path, options: texts.get(options.config, "n_head = 4\n")
     )

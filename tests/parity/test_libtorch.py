@@ -23,34 +23,12 @@ from gpt_onnx.export import export_bundle
 from gpt_onnx.export.gate.cases import Facts
 from gpt_onnx.export.gate.original_file import read_original
 from gpt_onnx.runtime import OnnxGPT, Sampling
-
-LEARNED = {"position": "learned", "sinusoidal_style": None}
-PACKED = LEARNED | {"n_head": 3}
-ENCODER = PACKED | {"norm_order": "post", "activation": "relu", "embedding_scale": "sqrt"}
+from tests.originals.cpp import CASES
 
 Numbers = dict[str, NDArray[Any]]
 
 
 CppMaker = Callable[..., Any]
-
-
-CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "heads with biases, gelu": ({}, {}),
-    "heads without biases, relu": ({"head_bias": 0, "activation": "relu"}, {"activation": "relu"}),
-    "sines, then cosines; tanh": (
-        {"position": "concatenated", "activation": "gelu_tanh"},
-        {"sinusoidal_style": "concatenated", "activation": "gelu_tanh"},
-    ),
-    "learned table, scaled by the width": (
-        {"position": "learned", "scale": "n_embd"},
-        LEARNED | {"attention_scale": "n_embd"},
-    ),
-    "masks stored in every head": ({"mask": 1}, {}),
-    "packed, free head": ({"kind": "packed"}, PACKED),
-    "packed, tied head, masks": ({"kind": "packed", "tied": 1, "mask": 1, "head_bias": 0}, PACKED),
-    "torch::nn::TransformerEncoder": ({"kind": "encoder", "activation": "relu"}, ENCODER),
-}
-"""Flags of the program, and the answers that differ from ANSWERS."""
 
 
 @pytest.mark.parametrize("name", CASES)
