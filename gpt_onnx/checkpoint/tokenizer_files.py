@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from gpt_onnx.checkpoint.character_tokenizer import META_SUFFIX, character_definition
 from gpt_onnx.checkpoint.tokenizer_config import (
     END_OF_TEXT,
     TOKENIZER_CONFIG_FILE,
@@ -89,16 +90,27 @@ def _files(path: Path, context_length: int) -> TokenizerFiles:
     return TokenizerFiles(definition=text, config=config)
 
 
+def _of_characters(path: Path, context_length: int) -> TokenizerFiles:
+    config = {
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": context_length,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+    }
+    return TokenizerFiles(definition=character_definition(path), config=config)
+
+
 def read_tokenizer(path: Path, context_length: int) -> TokenizerFiles | None:
     """Read the tokenizer of a folder (None where it has none), or one ``tokenizer.json``.
 
-    ``vocab.json`` or ``merges.txt`` stands for the two of them.
+    ``vocab.json`` or ``merges.txt`` stands for the two of them; a ``meta.pkl`` is nanoGPT's.
 
     Raises:
         CheckpointError: if the file is missing or damaged, or vocab.json is there without merges.txt.
     """
     if path.name in (VOCABULARY_FILE, MERGES_FILE) and path.is_file():
         return _of_pair(path.parent, context_length)
+    if path.suffix == META_SUFFIX and path.is_file():
+        return _of_characters(path, context_length)
     if not path.is_dir():
         return _files(path, context_length)
     if (path / TOKENIZER_FILE).exists():

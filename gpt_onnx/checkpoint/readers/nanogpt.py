@@ -61,7 +61,10 @@ GELU_NOTE = (
     "A nanoGPT checkpoint does not say which GELU it was trained with: taken is nn.GELU(), which nanoGPT has "
     'had since 14 June 2023; for an older one, give --config with activation = "gelu_tanh".'
 )
-TOKENIZER_NOTE = "A nanoGPT checkpoint holds no tokenizer: name that of its training with --tokenizer."
+TOKENIZER_NOTE = (
+    "A nanoGPT checkpoint holds no tokenizer: name that of its training with --tokenizer, such as the "
+    "meta.pkl beside its data where tokens are characters."
+)
 USUAL: Mapping[str, object] = {"activation": "gelu", "norm_eps": 1e-5, "tie_embeddings": True}
 """What nanoGPT's code says, unless --config says otherwise."""
 OPEN = (*USUAL, "vocab_size")
