@@ -20,20 +20,9 @@ from gpt_onnx.checkpoint.readers import libtorch
 from gpt_onnx.checkpoint.readers._reader import ReadOptions
 from gpt_onnx.checkpoint.spellings import spelled
 from gpt_onnx.errors import CheckpointError, ConfigError, InputError
+from tests.originals.cpp import CPP_ANSWERS, LEARNED
 
 CppMaker = Callable[..., Any]
-
-ANSWERS: Mapping[str, Any] = {
-    "position": "sinusoidal",
-    "sinusoidal_style": "interleaved",
-    "context_length": 192,
-    "norm_order": "pre",
-    "norm_eps": 1e-5,
-    "activation": "gelu",
-    "attention_scale": "head_size",
-    "embedding_scale": 1.0,
-}
-LEARNED = {"position": "learned", "sinusoidal_style": None}
 
 
 def test_tensors_are_read_as_pytorch_reads_them(make_cpp: CppMaker) -> None:
@@ -104,7 +93,7 @@ def test_documentation_shows_the_template_as_it_is(make_cpp: CppMaker, tmp_path:
 def test_filled_template_is_a_configuration(make_cpp: CppMaker, tmp_path: Path) -> None:
     made = make_cpp()
     text = libtorch.template(made.module, ReadOptions())
-    for key, answer in ANSWERS.items():
+    for key, answer in CPP_ANSWERS.items():
         text = re.sub(rf"# {key} = .*", f"{key} = {json.dumps(answer)}", text)
     (tmp_path / "gpt.toml").write_text(text)
     filled = read_checkpoint(made.module, config=tmp_path / "gpt.toml").config
@@ -135,7 +124,7 @@ def test_answer_that_a_tensor_contradicts_is_refused(
     answers: dict[str, Any], message: str, make_cpp: CppMaker
 ) -> None:
     made = make_cpp()
-    lines = [f"{key} = {json.dumps(value)}" for key, value in {**ANSWERS, **answers}.items()]
+    lines = [f"{key} = {json.dumps(value)}" for key, value in {**CPP_ANSWERS, **answers}.items()]
     path = made.folder / "contradiction.toml"
     path.write_text("\n".join(lines))
     with pytest.raises(ConfigError, match=message):

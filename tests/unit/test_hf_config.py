@@ -16,30 +16,9 @@ from gpt_onnx.checkpoint.readers.hf_folder_refused import REFUSED
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import ConfigError
 from gpt_onnx.rope import RopeScaling
+from tests.hf_configs import GPT2_CONFIG, LLAMA_CONFIG
 
 FILE = Path("config.json")
-GPT2_CONFIG: dict[str, Any] = {
-    "model_type": "gpt2",
-    "architectures": ["GPT2LMHeadModel"],
-    "vocab_size": 50,
-    "n_positions": 16,
-    "n_embd": 8,
-    "n_layer": 2,
-    "n_head": 2,
-    "n_inner": None,
-}
-LLAMA_CONFIG: dict[str, Any] = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "vocab_size": 50,
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 32,
-    "torch_dtype": "float32",
-}
 
 
 def read(values: Mapping[str, Any]) -> GPTConfig:

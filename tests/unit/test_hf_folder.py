@@ -14,31 +14,9 @@ from safetensors.torch import load_file, save_file
 
 from gpt_onnx.checkpoint import Checkpoint, load_model, read_checkpoint
 from gpt_onnx.errors import CheckpointError, GptOnnxError, InputError
+from tests.hf_configs import GPT2_CONFIG, LLAMA_CONFIG
 
 Tensors = dict[str, torch.Tensor]
-
-GPT2_CONFIG: dict[str, Any] = {
-    "model_type": "gpt2",
-    "architectures": ["GPT2LMHeadModel"],
-    "vocab_size": 50,
-    "n_positions": 16,
-    "n_embd": 8,
-    "n_layer": 2,
-    "n_head": 2,
-    "n_inner": None,
-}
-LLAMA_CONFIG: dict[str, Any] = {
-    "model_type": "llama",
-    "architectures": ["LlamaForCausalLM"],
-    "vocab_size": 50,
-    "hidden_size": 16,
-    "intermediate_size": 24,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 4,
-    "num_key_value_heads": 2,
-    "max_position_embeddings": 32,
-    "torch_dtype": "float32",
-}
 
 
 def gpt2_tensors() -> Tensors:
@@ -218,6 +196,12 @@ CONTRADICTIONS: dict[str, tuple[Any, Callable[[Tensors], object] | None, dict[st
     "width": (gpt2, None, {"n_embd": 10}, "n_embd = 10, .* must have 10 columns, and it has 8"),
     "inner": (gpt2, None, {"n_inner": 16}, "n_inner = 16, .*c_fc.weight must have 16 outputs, and it has 32"),
     "layers": (gpt2, None, {"n_layer": 3}, "n_layer = 3, and .* has 2 layers"),
+    "a layer of many digits": (
+        llama,
+        lambda t: t.update({f"model.layers.{'9' * 5000}.input_layernorm.weight": torch.ones(16)}),
+        {},
+        r"no use for: model\.layers\.9{187}\.\.\.",
+    ),
     "fewer layers": (llama, None, {"num_hidden_layers": 1}, "num_hidden_layers = 1, and .* has 2 layers"),
     "heads": (llama, None, {"head_dim": 8}, "num_attention_heads = 4, by which .*q_proj.weight must have 32"),
     "key heads": (llama, None, {"num_key_value_heads": 4}, "num_key_value_heads = 4, .* 16 outputs, and it"),
