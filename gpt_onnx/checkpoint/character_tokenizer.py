@@ -88,7 +88,7 @@ def character_definition(path: Path) -> str:
         "behavior": "Isolated",
         "invert": False,
     }
-    definition = {
+    definition: dict[str, Any] = {
         "version": "1.0",
         "truncation": None,
         "padding": None,

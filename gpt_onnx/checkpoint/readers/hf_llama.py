@@ -7,6 +7,7 @@ whose angles depend on the length of the text (dynamic) or that scale attention 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from gpt_onnx.checkpoint.naming import Name, Naming
@@ -167,7 +168,8 @@ LLAMA = Family(
     claims=CLAIMS,
     notes=window_notes,
 )
-MISTRAL = Family(
+MISTRAL = replace(
+    LLAMA,
     model_type="mistral",
     architectures=("MistralForCausalLM", "MistralModel"),
     defaults=_DEFAULTS
@@ -177,14 +179,9 @@ MISTRAL = Family(
         "max_position_embeddings": 131072,
         "sliding_window": 4096,
     },
-    describe=describe,
-    naming=NAMING,
-    prefix="model.",
-    layers_key="num_hidden_layers",
-    claims=CLAIMS,
-    notes=window_notes,
 )
-QWEN2 = Family(
+QWEN2 = replace(
+    LLAMA,
     model_type="qwen2",
     architectures=("Qwen2ForCausalLM", "Qwen2Model"),
     defaults=_DEFAULTS
@@ -195,8 +192,5 @@ QWEN2 = Family(
         "max_position_embeddings": 32768,
     },
     describe=describe_qwen2,
-    naming=NAMING,
-    prefix="model.",
-    layers_key="num_hidden_layers",
-    claims=CLAIMS,
+    notes=lambda values: (),  # a window is never in use
 )
