@@ -160,6 +160,8 @@ def _tensor(storage: object, offset: object, shape: object, stride: object, *res
     sizes, steps = _numbers(shape, "shape"), _numbers(stride, "stride")
     if len(sizes) != len(steps):
         raise PickleFault(f"has a tensor of {len(sizes)} dims with {len(steps)} strides")
+    if any(isinstance(value, dict) and value for value in rest[2:]):  # behind requires_grad and hooks
+        return Inert("a tensor that is a negated view of what is stored")
     grad = bool(rest and rest[0] is True)
     tensor = LazyTensor(storage.dtype, sizes, steps, first, storage, grad)
     if first + tensor.span > storage.count:

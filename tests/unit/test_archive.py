@@ -118,10 +118,11 @@ def test_values_of_foreign_classes_do_not_prevent_reading(tmp_path: Path) -> Non
         (BASE.to(torch.float8_e4m3fn), "a dtype without a storage type"),
         (torch.ones(1).expand(10**6), "whose elements overlap"),
         (torch.empty(3, device="meta"), "the device meta"),
+        (torch._neg_view(BASE), "a negated view"),
         (decimal.Decimal(3), "an object of the class decimal.Decimal, which is not opened"),
         (3, "a value of type int"),
     ],
-    ids=["sparse", "complex", "float8", "expanded", "meta", "class", "number"],
+    ids=["sparse", "complex", "float8", "expanded", "meta", "negated", "class", "number"],
 )
 def test_weights_of_another_kind_are_refused_by_name(tmp_path: Path, value: object, said: str) -> None:
     path = tmp_path / "ckpt.pt"
