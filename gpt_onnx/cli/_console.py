@@ -7,21 +7,20 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
 from gpt_onnx.cli import INTERRUPTED as INTERRUPTED
-from gpt_onnx.cli._streams import drop, say
+from gpt_onnx.cli._streams import CONTROLS, drop, say
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table
 
 MIN_WIDTH = 80  # columns of a table
-
-_CONTROLS = {code: "\ufffd" for code in [*range(0x20), *range(0x7F, 0xA0)] if chr(code) not in "\n\t"}
 
 
 class Answer:
@@ -43,7 +42,7 @@ class Answer:
         """Write and flush."""
         if text:
             self.written = True
-            sys.stdout.write(text.translate(_CONTROLS) if self._clean else text)
+            sys.stdout.write(text.translate(CONTROLS) if self._clean else text)
             sys.stdout.flush()
 
     def end(self) -> None:
@@ -65,11 +64,15 @@ def note(message: str) -> None:
 
 
 def table_console() -> Console:
-    """Return a console on stdout for tables, wide enough that none loses a number on a narrow terminal."""
+    """Return a console on stdout for tables, wide enough that none loses a number on a narrow terminal.
+
+    Brackets in the name of a folder are no markup, and colons no emoji.
+    """
     from rich.console import Console
 
-    console = Console()
-    return console if console.width >= MIN_WIDTH else Console(width=MIN_WIDTH)
+    plain = partial(Console, markup=False, emoji=False)
+    console = plain()
+    return console if console.width >= MIN_WIDTH else plain(width=MIN_WIDTH)
 
 
 def print_tables(*tables: Table) -> None:

@@ -17,6 +17,15 @@ _CLOSED = (("stdin", "r", os.O_WRONLY), ("stdout", "w", os.O_RDONLY), ("stderr",
 """Name, mode, and how the null device is opened for it: the wrong way round where use must fail."""
 
 
+CONTROLS = {code: "\ufffd" for code in [*range(0x20), *range(0x7F, 0xA0)] if chr(code) not in "\n\t"}
+"""Control characters, and what stands for them where a file must not move the cursor or set a title."""
+
+
+def clean(value: object) -> str:
+    """Return one line of printable text: a file must not move the cursor."""
+    return "".join(letter if letter.isprintable() else "\ufffd" for letter in str(value))
+
+
 def open_closed() -> None:
     """Open the standard streams that are closed; no file that is opened later takes their place."""
     for name, mode, flags in _CLOSED:
@@ -43,8 +52,8 @@ def drop(stream: TextIO) -> None:
 
 
 def say(message: str) -> None:
-    """Write a line to stderr, if it takes any."""
+    """Write a line to stderr, if it takes any; a name out of a file moves no cursor."""
     try:
-        click.echo(message, err=True)
+        click.echo(message.translate(CONTROLS), err=True)
     except OSError:
         drop(sys.stderr)

@@ -19,6 +19,7 @@ from gpt_onnx.cli._options import (
     tokenizer_option,
 )
 from gpt_onnx.cli._progress import progress_bars
+from gpt_onnx.cli._streams import clean
 
 if TYPE_CHECKING:
     from gpt_onnx.checkpoint.convert import ConvertReport
@@ -63,7 +64,7 @@ def command(source: str, output: Path, as_json: bool, **options: Any) -> None:
         told: dict[str, Any] = {"progress": partial(show, "write")} if show else {}
         report = convert_checkpoint(source, output, **told, **options)
     for line in report.notes:
-        note(f"Note: {line}")
+        note(f"Note: {clean(line)}")
     click.echo(json.dumps(describe(report)) if as_json else _line(report))
 
 

@@ -19,6 +19,7 @@ from gpt_onnx.cli._options import (
     tokenizer_option,
 )
 from gpt_onnx.cli._progress import progress_bars
+from gpt_onnx.cli._streams import clean
 from gpt_onnx.original import original_words
 
 if TYPE_CHECKING:
@@ -161,7 +162,7 @@ def _dry_run(source: str | None, destination: Path, as_json: bool, options: dict
 
     print_tables(fact_table(plan, str(destination)), precision_table(plan))
     for line in plan.notes:
-        click.echo(f"Note: {line}")
+        click.echo(f"Note: {clean(line)}")
 
 
 def describe(report: BundleReport) -> dict[str, Any]:
@@ -191,7 +192,7 @@ def _print(report: BundleReport) -> None:
     if report.gate is not None:
         table_console().print(parity_table(report.gate.rows))
     for line in report.notes:
-        click.echo(f"Note: {line}")
+        click.echo(f"Note: {clean(line)}")
     if not manifest.compared_with_original:
         words = original_words(checked=manifest.checked, compared=False)
         click.echo(f"Note: it was {words}.")

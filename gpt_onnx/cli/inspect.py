@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpt_onnx.cli._options import bundle_argument, json_option, no_hash_option
+from gpt_onnx.cli._streams import clean
 from gpt_onnx.cli._units import in_units
 from gpt_onnx.original import original_words
 
@@ -23,11 +24,6 @@ PLAIN_WIDTH = 200
 
 Facts = Mapping[str, Any]
 _LAYER = re.compile(r"(?<=\.)([0-9]+)(?=\.)")
-
-
-def clean(value: object) -> str:
-    """Return one line of printable text: a file must not move the cursor."""
-    return "".join(letter if letter.isprintable() else "\ufffd" for letter in str(value))
 
 
 def _checks(facts: Facts) -> str:

@@ -7,8 +7,17 @@ import signal
 import warnings
 
 import pytest
+from rich.table import Table
 
-from gpt_onnx.cli._console import Answer, cancel_request, plain_warnings, table_console, whole_writes
+from gpt_onnx.cli._console import (
+    Answer,
+    cancel_request,
+    plain_warnings,
+    print_tables,
+    table_console,
+    whole_writes,
+)
+from gpt_onnx.cli._streams import clean, say
 
 
 class Terminal(io.StringIO):
@@ -38,6 +47,21 @@ def test_a_file_gets_every_character(monkeypatch: pytest.MonkeyPatch) -> None:
     answer.write("a\x1b[2Jb")
     answer.end()
     assert answer_text() == "a\x1b[2Jb\n"
+
+
+def test_an_error_or_a_note_cannot_steer_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    say("Error: \x1b[2Ja\r\x9bb\tc\nd")
+    assert capsys.readouterr().err == "Error: \ufffd[2Ja\ufffd\ufffdb\tc\nd\n"
+    assert clean("keys: a\x1b[0m\nNote: b") == "keys: a\ufffd[0m\ufffdNote: b"
+
+
+def test_a_table_shows_brackets_and_colons_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
+    table = Table("x[/b] [red]y :cat:")
+    table.add_row("a[/b] [red]c :cat:")
+    print_tables(table)
+    out = capsys.readouterr().out
+    assert "x[/b] [red]y :cat:" in out
+    assert "a[/b] [red]c :cat:" in out
 
 
 def test_warnings_are_one_line_without_a_place(capsys: pytest.CaptureFixture[str]) -> None:
