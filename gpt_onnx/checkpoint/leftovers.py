@@ -18,6 +18,7 @@ PLACES = ("layer", "head")
 """What numbers in a name stand for, in the order in which they come."""
 NEAREST = 3  # names of a like shape that are offered
 LISTED = 8  # patterns that are told
+LONGEST = 200  # characters of a name that are told
 
 Shape = tuple[int, ...]
 Shapes = Mapping[str, Shape]
@@ -44,13 +45,18 @@ def _generic(name: str) -> str:
     return ".".join(parts).replace("{}", "{number}")
 
 
+def _told(name: str) -> str:
+    """Return a name as a message shows it."""
+    return name if len(name) <= LONGEST else f"{name[:LONGEST]}..."
+
+
 def groups_of(shapes: Shapes) -> list[Group]:
     """Gather names that differ in numbers alone, in their order."""
     found: dict[tuple[str, Shape], list[str]] = defaultdict(list)
     for name, shape in shapes.items():
         found[_generic(name), shape].append(name)
     return [
-        Group(pattern if len(names) > 1 else names[0], shape, len(names))
+        Group(_told(pattern if len(names) > 1 else names[0]), shape, len(names))
         for (pattern, shape), names in found.items()
     ]
 

@@ -22,6 +22,7 @@ from gpt_onnx.errors import CheckpointError
 
 MAX_INDEX_BYTES = 64_000_000
 MAX_SHARDS = 10_000
+MAX_NAME = 255  # characters, as file systems have it
 REMEDY = "fetch the folder again, whole"
 
 
@@ -71,7 +72,7 @@ def checked_file(index: Path, name: str) -> Path:
     Raises:
         CheckpointError: if the name has a folder in it, or the file is missing or a link that leads out.
     """
-    if not name or name.startswith(".") or any(sign in name for sign in "/\\:\0"):
+    if not name or len(name) > MAX_NAME or name.startswith(".") or any(sign in name for sign in "/\\:\0"):
         raise CheckpointError(
             f"{index} names the file {name[:80]!r}; a shard is a plain file name in the same folder."
         )

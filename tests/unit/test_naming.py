@@ -282,6 +282,11 @@ def test_long_lists_are_cut() -> None:
     assert said.endswith("nameh.w [2]; and 4 more")
 
 
+def test_long_names_are_cut() -> None:
+    said = listed({"a" * 5000: (2,)}, {"b" * 5000: (2,)})
+    assert said == f"{'a' * 200}... [2] like {'b' * 200}..."
+
+
 def test_names_of_different_shape_are_different_groups() -> None:
     groups = groups_of({"a.0.w": (2,), "a.1.w": (3,), "a.2.w": (2,), "b.0.x.3.y": (1,), "b.1.x.2.y": (1,)})
     assert [(group.name, group.count) for group in groups] == [

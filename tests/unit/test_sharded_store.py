@@ -63,6 +63,7 @@ FAULTS: dict[str, tuple[Callable[[Path], object], str]] = {
     "windows": (lambda folder: write_index(folder, PLACES | {"b": "C:\\x"}), "plain file name"),
     "hidden": (lambda folder: write_index(folder, PLACES | {"b": ".."}), "'..'; a shard is a plain"),
     "empty": (lambda folder: write_index(folder, PLACES | {"b": ""}), "''; a shard is a plain file name"),
+    "long": (lambda folder: write_index(folder, PLACES | {"b": "a" * 5000}), "plain file name"),
     "no shard holds": (lambda folder: write_index(folder, PLACES | {"c": FIRST}), "c is in .*, and no shard"),
     "other shard": (lambda folder: write_index(folder, PLACES | {"b": FIRST, "a": SECOND}), "and it is in"),
     "not named": (lambda folder: write_index(folder, {"a": FIRST, "b": SECOND}), "does not name mask"),

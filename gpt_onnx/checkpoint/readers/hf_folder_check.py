@@ -17,7 +17,7 @@ from gpt_onnx.errors import CheckpointError
 
 HEAD = "lm_head.weight"
 EMBEDDING = "wte.weight"
-_LAYER = re.compile(r"h\.([0-9]+)\.")
+_LAYER = re.compile(r"h\.([0-9]{1,6})\.")
 
 
 def _prefixed(naming: Naming, prefix: str) -> Naming:
