@@ -27,7 +27,7 @@ from .user_code import load_module, names_code, refuse_code_without_name
 
 SourceLike = str | Path | nn.Module | None
 """What can be exported."""
-CODE = "FILE.py:NAME, a torch.nn.Module or a function that returns one"
+CODE = "FILE.py:NAME (a torch.nn.Module, or a function that returns one)"
 
 
 def kinds() -> str:

@@ -72,7 +72,7 @@ def find_shipped() -> Path | None:
 def kinds(*others: str) -> str:
     """Return what can be read, and others, as the end of a sentence; the readers' table is its source."""
     *first, last = (*(reader.summary for reader in READERS if reader.summary), *others)
-    return "; ".join([*first, f"or {last}"]) if first else last
+    return f"{', '.join(first)} or {last}" if first else last
 
 
 def _recognised_inside(folder: Path) -> tuple[Path, Reader] | None:

@@ -190,7 +190,10 @@ def test_weights_beyond_half_precision_are_not_written_as_infinity(tmp_path: Pat
 def test_a_missing_checkpoint_names_what_is_supported(tmp_path: Path) -> None:
     refused(
         tmp_path / "nowhere",
-        "does not exist; a checkpoint is .*a folder with config.json and model.safetensors",
+        r"does not exist; a checkpoint is a Hugging Face folder \(gpt2, llama, mistral, qwen2\), a GGUF file "
+        r"\(gpt2, llama, qwen2\), what C\+\+ wrote \(torch::save, OutputArchive\), nanoGPT's ckpt\.pt, "
+        r"minGPT's model\.pt, a state dict \(torch\.save, safetensors, np\.savez\) or our own folder "
+        r"\(config\.json, model\.safetensors\)\.",
     )
 
 

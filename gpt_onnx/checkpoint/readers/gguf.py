@@ -175,7 +175,7 @@ def read(path: Path, options: ReadOptions) -> Checkpoint:
 
 READER = Reader(
     kind=KIND,
-    summary=f"a GGUF file of {', '.join(FAMILIES)}",
+    summary=f"a GGUF file ({', '.join(FAMILIES)})",
     recognises=recognises,
     read=read,
 )

@@ -119,7 +119,7 @@ def template(path: Path, options: ReadOptions) -> str:
 
 READER = Reader(
     kind=KIND,
-    summary="a file of torch::save or an OutputArchive of C++",
+    summary="what C++ wrote (torch::save, OutputArchive)",
     recognises=recognises,
     read=read,
     template=template,

@@ -193,7 +193,7 @@ def read(path: Path, options: ReadOptions) -> Checkpoint:
 
 READER = Reader(
     kind=KIND,
-    summary="a ckpt.pt of nanoGPT",
+    summary="nanoGPT's ckpt.pt",
     recognises=recognises,
     read=read,
 )

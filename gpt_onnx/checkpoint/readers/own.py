@@ -47,7 +47,7 @@ def read(path: Path, options: ReadOptions) -> Checkpoint:
 
 READER = Reader(
     kind=KIND,
-    summary=f"a folder with {CONFIG_FILE} and {WEIGHTS_FILE}",
+    summary=f"our own folder ({CONFIG_FILE}, {WEIGHTS_FILE})",
     recognises=recognises,
     read=read,
 )

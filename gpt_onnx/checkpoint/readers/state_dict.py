@@ -153,7 +153,7 @@ def template(path: Path, options: ReadOptions) -> str:
 
 READER = Reader(
     kind=KIND,
-    summary="a state dict of torch.save, safetensors or np.savez",
+    summary="a state dict (torch.save, safetensors, np.savez)",
     recognises=recognises,
     read=read,
     template=template,
