@@ -406,3 +406,32 @@ def test_a_folder_names_the_file_in_it(tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match=r"holds ckpt\.pt \(nanoGPT checkpoint\): name "):
         read_checkpoint(tmp_path)
     assert len({reader.kind for reader in READERS}) == len(READERS)
+
+
+def beside(folder: Path, **model: Any) -> None:
+    """config.json as minGPT's setup_logging writes it."""
+    sizes = {"model_type": None, "n_layer": 2, "n_head": 4, "n_embd": 32} | model
+    sections = {"system": {"seed": 1}, "data": {}, "model": sizes, "trainer": {"max_iters": None}}
+    (folder / "config.json").write_text(json.dumps(sections))
+
+
+def test_the_config_of_mingpt_beside_it_answers(tmp_path: Path) -> None:
+    path = saved(tmp_path / "model.pt", dict(nano(mask=True, tied=False).state_dict()))
+    beside(tmp_path)
+    found = read_checkpoint(path)
+    assert (found.config.n_head, found.config.activation) == (4, "gelu_tanh")
+    assert any("config.json beside" in note for note in found.notes)
+
+
+def test_a_model_type_of_mingpt_stands_for_its_sizes(tmp_path: Path) -> None:
+    model = nano(mask=True, tied=False, n_layer=3, n_head=3, n_embd=48)
+    beside(tmp_path, model_type="gpt-nano", n_layer=None, n_head=None, n_embd=None)
+    assert read_checkpoint(saved(tmp_path / "model.pt", dict(model.state_dict()))).config.n_head == 3
+
+
+@pytest.mark.parametrize("model", [{"n_layer": 3}, {"n_embd": 64}, {"n_head": None}, {"n_head": "4"}])
+def test_the_config_of_another_run_answers_nothing(tmp_path: Path, model: State) -> None:
+    path = saved(tmp_path / "model.pt", dict(nano(mask=True, tied=False).state_dict()))
+    beside(tmp_path, **model)
+    with pytest.raises(InputError, match="does not say n_head"):
+        read_checkpoint(path)

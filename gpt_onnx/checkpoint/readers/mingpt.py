@@ -1,8 +1,9 @@
 """minGPT's ``model.pt``: a state dict alone, of its older layout or of its newer, which nanoGPT's has too.
 
-The code tells the order of the norms, their epsilon and the scale of attention; the number of heads and the
-activation are asked for, as no tensor says them: minGPT with ``tok_emb`` had nn.GELU(), with
-``transformer.wte`` its NewGELU(), and nanoGPT changed from the one to the other.
+The code tells the order of the norms, their epsilon and the scale of attention. The number of heads and the
+activation are asked for, unless minGPT's config.json stands beside the file, as no tensor says them: minGPT
+with ``tok_emb`` had nn.GELU(), with ``transformer.wte`` its NewGELU(), and nanoGPT changed from the one to the
+other.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from gpt_onnx.checkpoint.names import Name, Naming
 from gpt_onnx.checkpoint.padding import without_padding
 from gpt_onnx.checkpoint.readers import nanogpt
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
+from gpt_onnx.checkpoint.readers.mingpt_config import told_beside
 from gpt_onnx.checkpoint.state_dicts import (
     check_floats,
     check_masks,
@@ -70,6 +72,7 @@ SIGNS: Mapping[str, frozenset[str]] = {
 CODE = {"norm_order": "pre", "norm_eps": 1e-5, "attention_scale": "head_size", "embedding_scale": 1.0}
 """What the programs compute in every version."""
 ACTIVATIONS = ("gelu", "gelu_tanh", "relu")
+BESIDE = "Heads and activation are those of minGPT's config.json beside the file."
 HISTORY = """\
 # nn.GELU() is "gelu": minGPT with tok_emb (up to July 2022), nanoGPT since 14 June 2023.
 # NewGELU() and new_gelu() are "gelu_tanh": minGPT with transformer.wte, nanoGPT before that day.
@@ -106,7 +109,10 @@ def _understood(path: Path, options: ReadOptions) -> Reading:
     check_floats(path, tensors, naming)
     check_masks(path, tensors, filter(naming.ignores, tensors))
     reading = reading_of(TorchStore(path, tensors), naming)
-    return replace(reading, facts=reading.facts.told(CODE, activation=ACTIVATIONS))
+    beside = {} if naming is OLDER else told_beside(path, reading.facts.values)
+    notes = (*reading.notes, BESIDE) if beside else reading.notes
+    facts = reading.facts.told({**CODE, **beside}, activation=ACTIVATIONS)
+    return replace(reading, facts=facts, notes=notes)
 
 
 def read(path: Path, options: ReadOptions) -> Checkpoint:
@@ -121,7 +127,7 @@ def template(path: Path, options: ReadOptions) -> str:
 
 READER = Reader(
     kind=KIND,
-    summary="a model.pt of minGPT",
+    summary="minGPT's model.pt",
     recognises=recognises,
     read=read,
     template=template,
