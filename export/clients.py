@@ -13,6 +13,7 @@ from gpt_onnx.bundle import Manifest
 from gpt_onnx.checkpoint import TokenizerFiles
 from gpt_onnx.checkpoint.generation import ROLES, SAMPLING_WORDS
 from gpt_onnx.checkpoint.special_ids import special_ids as special_ids
+from gpt_onnx.checkpoint.writers.hf_llama import llama_sizes
 from gpt_onnx.config import GPTConfig
 
 SAMPLING = {"do_sample": True, "temperature": 0.8, "top_k": 50, "top_p": 1.0, "repetition_penalty": 1.0}
@@ -55,15 +56,7 @@ def _gpt2_words(manifest: Manifest, config: GPTConfig) -> dict[str, Any]:
 def _llama_words(manifest: Manifest, config: GPTConfig) -> dict[str, Any]:
     """Describe the model in Llama's words; ``head_dim`` is the cache's, which clients make by it."""
     return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "vocab_size": config.vocab_size,
-        "max_position_embeddings": config.context_length,
-        "hidden_size": config.n_embd,
-        "intermediate_size": config.d_ff,
-        "num_hidden_layers": config.n_layer,
-        "num_attention_heads": config.n_head,
-        "num_key_value_heads": config.n_kv_head,
+        **llama_sizes(config),
         "head_dim": manifest.model.cache_head_size,
         "hidden_act": LLAMA_ACTIVATIONS.get(config.activation, config.activation),
         "rms_norm_eps": config.norm_eps,

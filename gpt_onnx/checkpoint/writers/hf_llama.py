@@ -57,8 +57,8 @@ def _scaling(scaling: RopeScaling | None) -> dict[str, Any] | None:
     return words
 
 
-def describe(config: GPTConfig, special: Mapping[str, int]) -> dict[str, Any]:
-    """See Layout; rotary positions in the words that transformers 4 and 5 both read."""
+def llama_sizes(config: GPTConfig) -> dict[str, Any]:
+    """Return a model's sizes in Llama's words, but for the width of a head."""
     return {
         "architectures": ["LlamaForCausalLM"],
         "model_type": "llama",
@@ -69,6 +69,13 @@ def describe(config: GPTConfig, special: Mapping[str, int]) -> dict[str, Any]:
         "num_hidden_layers": config.n_layer,
         "num_attention_heads": config.n_head,
         "num_key_value_heads": config.n_kv_head,
+    }
+
+
+def describe(config: GPTConfig, special: Mapping[str, int]) -> dict[str, Any]:
+    """See Layout; rotary positions in the words that transformers 4 and 5 both read."""
+    return {
+        **llama_sizes(config),
         "head_dim": config.head_size,
         "hidden_act": WORDS[config.activation],
         "rms_norm_eps": config.norm_eps,
