@@ -2,8 +2,8 @@
 
 The code tells the order of the norms, their epsilon and the scale of attention. The number of heads and the
 activation are asked for, unless minGPT's config.json stands beside the file, as no tensor says them: minGPT
-with ``tok_emb`` had nn.GELU(), with ``transformer.wte`` its NewGELU(), and nanoGPT changed from the one to the
-other.
+with ``tok_emb`` had nn.GELU(), with ``transformer.wte`` its NewGELU(), and nanoGPT changed from the one to
+the other.
 """
 
 from __future__ import annotations
