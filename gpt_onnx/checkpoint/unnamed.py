@@ -17,6 +17,7 @@ MATRICES = {  # and their usual sizes, in widths of the residual stream
     "h.{layer}.mlp.c_fc.weight": (4, 1),
     "h.{layer}.mlp.c_proj.weight": (1, 4),
 }
+REMEDY = "name the tensors in a table and give it with --names FILE"
 NORMS = ("h.{layer}.ln_1.weight", "h.{layer}.ln_2.weight", "ln_f.weight")
 
 

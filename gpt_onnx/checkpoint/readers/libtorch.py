@@ -23,12 +23,11 @@ from gpt_onnx.checkpoint.spellings import is_mask, is_no_weight, spelled
 from gpt_onnx.checkpoint.state_dicts import check_masks
 from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.checkpoint.torch_store import TorchStore
-from gpt_onnx.checkpoint.unnamed import left_open
+from gpt_onnx.checkpoint.unnamed import REMEDY, left_open
 from gpt_onnx.errors import CheckpointError, GptOnnxError, InputError
 
 KIND = "LibTorch archive"
 CODE = "code/"
-REMEDY = "name the tensors in a table and give it with --names FILE"
 
 
 def recognises(path: Path) -> bool:

@@ -25,13 +25,12 @@ from gpt_onnx.checkpoint.safetensors_store import SafetensorsStore
 from gpt_onnx.checkpoint.spellings import spelled
 from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.checkpoint.torch_store import TorchStore
-from gpt_onnx.checkpoint.unnamed import left_open
+from gpt_onnx.checkpoint.unnamed import REMEDY, left_open
 from gpt_onnx.errors import CheckpointError, GptOnnxError, InputError
 
 KIND = "state dict"
 HOLDERS = ("model", "state_dict", "model_state_dict", "module", "net", "weights", "params")
 """Under which of these a saved dict may hold the state dict."""
-REMEDY = "name the tensors in a table and give it with --names FILE"
 USUAL = "the usual words"
 _HEAD = Name("lm_head.weight", "lm_head.weight")
 OWN = Naming(tuple(Name(name, name) for name in OURS))
