@@ -79,7 +79,7 @@ def hold_out(corpus: Corpus, fraction: float, seed: int) -> tuple[Corpus, Corpus
     """
     count = len(corpus.documents)
     if count < 2:
-        raise InputError("the corpus is one document, which cannot be split; give a text to validate on with --validation.")
+        raise InputError("the corpus is one document, which cannot be split; give a --validation text.")
     chosen = set(random.Random(seed).sample(range(count), min(count - 1, max(1, round(fraction * count)))))
     parts = [
         tuple(doc for i, doc in enumerate(corpus.documents) if (i in chosen) is held)
