@@ -262,6 +262,8 @@ def read_json_object(path: Path) -> dict[str, Any]:
     Raises:
         ConfigError: if the file is missing, not UTF-8 JSON, or not an object.
     """
+    if path.exists() and not path.is_file():
+        raise ConfigError(f"{path} could not be read as JSON: it is no file.")
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError, RecursionError) as exc:

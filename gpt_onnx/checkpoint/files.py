@@ -1,4 +1,7 @@
-"""Writing a file whole or not at all: under a temporary name, flushed, then renamed over the old one."""
+"""Writing a file whole or not at all: under a temporary name, flushed, then renamed over the old one.
+
+And whether a file of a folder that somebody else made is a link out of it.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +9,13 @@ import contextlib
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
+
+
+def leads_out(path: Path) -> bool:
+    """Whether a file is a link to somewhere else than its folder or the blobs of Hugging Face's own cache."""
+    target, folder = path.resolve(), path.parent.resolve()
+    blobs = [above.parent / "blobs" for above in folder.parents if above.name == "snapshots"]
+    return target.parent not in (folder, *blobs)
 
 
 def flush_to_disk(path: Path) -> None:

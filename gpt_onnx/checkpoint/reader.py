@@ -91,6 +91,8 @@ def _told_of_folder(folder: Path) -> str:
 
 
 def _told_of_file(file: Path) -> str:
+    if not file.is_file():
+        return f"{file} is no file"
     if file.suffix.lower() in PICKLE_SUFFIXES and not zipfile.is_zipfile(file):
         return (
             f"{file} is, by its name, a bare pickle of Python objects, which may run code and is not opened: "

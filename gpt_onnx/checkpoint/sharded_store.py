@@ -17,6 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt_onnx.checkpoint.files import leads_out
 from gpt_onnx.checkpoint.store import Store, Stored
 from gpt_onnx.errors import CheckpointError
 
@@ -59,13 +60,6 @@ def _read_index(path: Path) -> dict[str, str]:
     return places
 
 
-def _leads_out(path: Path) -> bool:
-    """Whether a file is a link to somewhere else than its folder or the cache's blobs beside it."""
-    target, folder = path.resolve(), path.parent.resolve()
-    in_cache = folder.parent.name == "snapshots" and target.parent == folder.parents[1] / "blobs"
-    return target.parent != folder and not in_cache
-
-
 def checked_file(index: Path, name: str) -> Path:
     """Return the file of a name in an index, which must be a plain name of a file in the same folder.
 
@@ -79,7 +73,7 @@ def checked_file(index: Path, name: str) -> Path:
     path = index.with_name(name)
     if not path.is_file():
         raise CheckpointError(f"{index} names the shard {name}, which is missing; {REMEDY}.")
-    if _leads_out(path):
+    if leads_out(path):
         raise CheckpointError(f"{path} is a link that leads out of the folder; put the file itself there.")
     return path
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpt_onnx.checkpoint.tokenizer_texts import read_object, read_text
+from gpt_onnx.checkpoint.tokenizer_texts import read_object, read_own_text
 from gpt_onnx.errors import CheckpointError
 
 TOKENIZER_CONFIG_FILE = "tokenizer_config.json"
@@ -68,7 +68,7 @@ def _template(folder: Path, values: Mapping[str, Any]) -> str | None:
     """Return the chat template; a file of its own counts before tokenizer_config.json."""
     file = folder / CHAT_TEMPLATE_FILE
     if file.is_file():
-        return _named_template(read_text(file), file)
+        return _named_template(read_own_text(file), file)
     return _named_template(values.get(CHAT_TEMPLATE), folder / TOKENIZER_CONFIG_FILE)
 
 

@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -207,6 +208,12 @@ def test_a_configuration_cannot_be_changed() -> None:
 def test_a_file_that_is_no_json_object_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "config.json").write_text(text)
     with pytest.raises(ConfigError, match=r"config\.json"):
+        read_json_object(tmp_path / "config.json")
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "config.json")
+    with pytest.raises(ConfigError, match=r"config\.json could not be read as JSON: it is no file"):
         read_json_object(tmp_path / "config.json")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -79,6 +80,32 @@ def test_the_chat_template_is_carried(tmp_path: Path, case: str) -> None:
 def test_a_chat_template_of_another_form_is_refused(tmp_path: Path, template: Any) -> None:
     with pytest.raises(CheckpointError, match="chat_template that is not a text"):
         read(tmp_path, {"tokenizer_config.json": {"chat_template": template}})
+
+
+@pytest.mark.parametrize("name", ["chat_template.jinja", "tokenizer_config.json", "special_tokens_map.json"])
+def test_a_link_out_of_the_folder_is_not_carried_into_a_bundle(
+    tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, name: str
+) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere") / name
+    elsewhere.write_text('{"password": "x"}')
+    (tmp_path / name).symlink_to(elsewhere)
+    with pytest.raises(CheckpointError, match=f"{name} is a link that leads out of the folder"):
+        read(tmp_path, {})
+
+
+def test_a_link_within_the_folder_and_to_the_blobs_of_a_cache_is_followed(tmp_path: Path) -> None:
+    folder, blob = tmp_path / "snapshots" / "main", tmp_path / "blobs" / "0a1b"
+    for parent in (folder, blob.parent):
+        parent.mkdir(parents=True)
+    blob.write_text("{{ blob }}")
+    (folder / "chat_template.jinja").symlink_to(Path("..", "..", "blobs", "0a1b"))
+    assert read(folder, {}).config["chat_template"] == "{{ blob }}"
+
+
+def test_a_pipe_is_no_tokenizer(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "tokenizer.json")
+    with pytest.raises(CheckpointError, match=r"tokenizer\.json is no file"):
+        read_tokenizer(tmp_path, 16)
 
 
 def test_no_code_of_the_folder_is_named(tmp_path: Path) -> None:
