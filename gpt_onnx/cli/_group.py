@@ -13,7 +13,7 @@ import click
 
 from gpt_onnx import __version__
 from gpt_onnx.cli._console import leave_pipe
-from gpt_onnx.cli._streams import drop, is_broken, open_closed, say
+from gpt_onnx.cli._streams import drop, is_broken, open_closed, say, take_every_name
 from gpt_onnx.errors import GptOnnxError
 from gpt_onnx.extras import missing_extra
 
@@ -113,6 +113,7 @@ def run(args: list[str] | None, interrupted: Callable[[], bool], **extra: Any) -
         KeyboardInterrupt: after ctrl-C.
     """
     open_closed()
+    take_every_name()
     try:
         code = cli.main(args, prog_name="gpt-onnx", standalone_mode=False, **extra)
         sys.stdout.flush()

@@ -35,6 +35,12 @@ def open_closed() -> None:
             setattr(sys, name, stream)
 
 
+def take_every_name() -> None:
+    """Let stdout take the name of any folder: what its encoding lacks is written as a number."""
+    if getattr(sys.stdout, "errors", None) == "strict" and hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="backslashreplace")
+
+
 def is_broken(stream: TextIO) -> bool:
     """Whether something was written to a stream that it did not take."""
     try:

@@ -17,7 +17,7 @@ from gpt_onnx.cli._console import (
     table_console,
     whole_writes,
 )
-from gpt_onnx.cli._streams import clean, say
+from gpt_onnx.cli._streams import clean, say, take_every_name
 
 
 class Terminal(io.StringIO):
@@ -53,6 +53,14 @@ def test_an_error_or_a_note_cannot_steer_the_terminal(capsys: pytest.CaptureFixt
     say("Error: \x1b[2Ja\r\x9bb\tc\nd")
     assert capsys.readouterr().err == "Error: \ufffd[2Ja\ufffd\ufffdb\tc\nd\n"
     assert clean("keys: a\x1b[0m\nNote: b") == "keys: a\ufffd[0m\ufffdNote: b"
+
+
+def test_stdout_takes_the_name_of_any_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    raw = io.BytesIO()
+    monkeypatch.setattr("sys.stdout", io.TextIOWrapper(raw, encoding="utf-8", errors="strict"))
+    take_every_name()
+    print("a\udcff日", flush=True)
+    assert raw.getvalue() == b"a\\udcff\xe6\x97\xa5\n"
 
 
 def test_a_table_shows_brackets_and_colons_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
