@@ -58,6 +58,13 @@ def test_tables_of_the_answers_are_accepted_and_others_are_refused(form: str) ->
             check_rotary_tables(Arrays({name: make(other).astype(np.float32)}), CONFIG)
 
 
+@pytest.mark.parametrize("odd", [0, 1])
+def test_the_table_of_every_layer_is_looked_at(odd: int) -> None:
+    tables = {f"blocks.{layer}.rope.inv_freq": INVERSE / (2 if layer == odd else 1) for layer in range(2)}
+    with pytest.raises(ConfigError, match=rf"blocks\.{odd}\.rope\.inv_freq has other rotary frequencies"):
+        check_rotary_tables(Arrays(tables), CONFIG)
+
+
 @pytest.mark.parametrize(
     "name", ["inv_freq", "model.rope.cos", "h.0.attn.cos_cached", "freqsSin", "sin_table"]
 )

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from gpt_onnx.checkpoint.stored_tables import is_causal, sinusoidal_style_of, without_ones
+from gpt_onnx.checkpoint.stored_tables import check_masks, is_causal, sinusoidal_style_of, without_ones
+from gpt_onnx.errors import CheckpointError
 
 LENGTH, WIDTH = 700, 12
 
@@ -78,3 +80,11 @@ def test_causal_masks_are_known(mask: NDArray[Any]) -> None:
 )
 def test_other_masks_are_not_causal(mask: NDArray[Any]) -> None:
     assert not is_causal(mask)
+
+
+@pytest.mark.parametrize("odd", [0, 1])
+def test_the_mask_of_every_layer_is_looked_at(odd: int) -> None:
+    causal = np.tri(9)
+    masks = {f"h.{layer}.mask": causal - np.tri(9, k=-5) * (layer == odd) for layer in range(2)}
+    with pytest.raises(CheckpointError, match=rf"h\.{odd}\.mask is a mask that is not causal"):
+        check_masks(Path("gpt.pt"), masks, masks, masks.__getitem__)
