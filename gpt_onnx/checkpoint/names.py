@@ -41,6 +41,9 @@ def pattern(text: str) -> re.Pattern[str]:
     return re.compile(escaped)
 
 
+_OURS = tuple(map(pattern, OURS))  # once: a table may have thousands of lines
+
+
 def places_in(text: str) -> list[str]:
     """Return the places of a pattern, each once.
 
@@ -58,7 +61,7 @@ def places_in(text: str) -> list[str]:
 
 def _check_ours(name: str) -> None:
     numbered = _PLACE.sub("0", name)
-    if any(pattern(known).fullmatch(numbered) for known in OURS):
+    if any(known.fullmatch(numbered) for known in _OURS):
         return
     near = difflib.get_close_matches(name, OURS, n=3) or OURS[:3]
     raise CheckpointError(f"{name!r} is no name of a GPT's weight; the nearest are {', '.join(near)}.")
