@@ -10,7 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpt_onnx.checkpoint import stored_tables
-from gpt_onnx.checkpoint.names import Naming
+from gpt_onnx.checkpoint.names import Naming, pattern
 from gpt_onnx.checkpoint.names_file import read_names
 from gpt_onnx.checkpoint.naming import unnamed
 from gpt_onnx.checkpoint.renamed_store import bare_table, without_prefixes
@@ -26,6 +26,17 @@ def check_masks(store: Store, naming: Naming) -> None:
     """
     names = (name for name in store.tensors if is_mask(name) and not naming.ignores(name))
     stored_tables.check_masks(store.path, store.tensors, names, store.read)
+
+
+def idle_lines(naming: Naming, store: Store) -> tuple[str, ...]:
+    """Tell of lines of the user's table that fit no tensor: by a slip, the usual words may count instead."""
+    idle = [
+        line.theirs for line in naming.names if not any(map(pattern(line.theirs).fullmatch, store.tensors))
+    ]
+    if not idle:
+        return ()
+    more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
+    return (f"No tensor has the name {idle[0][:200]!r}{more} of the table of names.",)
 
 
 def under_names(file: Path, store: Store) -> tuple[Store, Naming]:

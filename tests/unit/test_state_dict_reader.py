@@ -314,6 +314,15 @@ def test_a_table_may_only_ignore(tmp_path: Path, walk_through: Any, config: Answ
     assert (read.numpy("ln_f.weight") == state["ln_f.weight"].numpy()).all()
 
 
+def test_a_line_of_a_table_that_fits_no_tensor_is_told(
+    tmp_path: Path, walk_through: Any, config: Answers, names: Answers
+) -> None:
+    torch.save(walk_through.state_dict(), tmp_path / "gpt.pt")
+    table = names('[names]\n"blocks.{layer}.sa.qvk.weight" = "h.{layer}.attn.qkv_by_head.weight"')
+    read = read_checkpoint(tmp_path / "gpt.pt", config=config(WALK_THROUGH), names=table)
+    assert "No tensor has the name 'blocks.{layer}.sa.qvk.weight' of the table of names." in read.notes
+
+
 def test_a_mask_that_is_not_causal_is_refused(tmp_path: Path, walk_through: Any, config: Answers) -> None:
     state = {
         name: torch.ones_like(value) if "tril" in name else value
