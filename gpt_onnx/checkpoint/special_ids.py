@@ -24,7 +24,7 @@ def special_ids(tokenizer: TokenizerFiles | None) -> dict[str, int]:
     if tokenizer is None:
         return {}
     definition = json.loads(tokenizer.definition)
-    ids = {token["content"]: token["id"] for token in definition.get("added_tokens", [])}
+    ids = {token["content"]: token["id"] for token in definition.get("added_tokens") or ()}
     ids |= {
         token: number
         for token, number in _vocabulary(definition).items()

@@ -11,12 +11,14 @@ import shutil
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 from numpy.typing import NDArray
 from torch import Tensor
 
 from gpt_onnx.checkpoint.files import flush_to_disk, replace_file
+from gpt_onnx.checkpoint.generation import GENERATION_FILE
 from gpt_onnx.checkpoint.layout import CONFIG_FILE, WEIGHTS_FILE, expected_shapes
 from gpt_onnx.checkpoint.rounding import STORES, as_stored, check_store
 from gpt_onnx.checkpoint.safetensors import write_file
@@ -33,8 +35,9 @@ def write_checkpoint(
     *,
     store: str = "fp32",
     overwrite: bool = False,
+    generation: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Write a folder with config.json, model.safetensors and the tokenizer's two files.
+    """Write a folder: config.json, model.safetensors, the tokenizer's two files, generation_config.json.
 
     A new folder appears whole. In an old one each file is replaced whole, the weights last, and files that
     belong to no checkpoint are left alone.
@@ -46,6 +49,7 @@ def write_checkpoint(
         tokenizer: To be written beside them.
         store: A key of STORES: weights are rounded to it.
         overwrite: Whether the folder may exist.
+        generation: What generation_config.json shall say; empty for no such file.
 
     Raises:
         CheckpointError: if the folder exists, cannot be written, or the weights are not the configuration's.
@@ -56,12 +60,13 @@ def write_checkpoint(
     if folder.exists() and not folder.is_dir():
         raise CheckpointError(f"{folder} is not a folder; a checkpoint is one: choose another name.")
     arrays = _stored(config, tensors, store)
+    texts = _texts(config, tokenizer, generation)
     try:
         if folder.is_dir():
-            _write_texts(folder, config, tokenizer)
+            _write_texts(folder, texts)
             replace_file(folder / WEIGHTS_FILE, lambda file: write_file(file, arrays, {"format": "pt"}))
         else:
-            _write_new(folder, config, tokenizer, arrays)
+            _write_new(folder, texts, arrays)
     except OSError as exc:
         raise CheckpointError(f"{folder} could not be written: {exc.strerror or exc}.") from exc
 
@@ -82,29 +87,35 @@ def _stored(
     return {name: (label, as_stored(name, tensors[name], store)) for name in expected}
 
 
-def _write_texts(folder: Path, config: GPTConfig, tokenizer: TokenizerFiles | None) -> None:
+def _texts(
+    config: GPTConfig, tokenizer: TokenizerFiles | None, generation: Mapping[str, Any]
+) -> dict[str, str]:
+    """Return every file but the weights."""
     texts = {CONFIG_FILE: json.dumps(config.to_dict(), indent=2) + "\n"}
     if tokenizer is not None:
         texts[TOKENIZER_FILE] = tokenizer.definition
         texts[TOKENIZER_CONFIG_FILE] = json.dumps(tokenizer.config, indent=2) + "\n"
+    if generation:
+        texts[GENERATION_FILE] = json.dumps(dict(generation), indent=2) + "\n"
+    return texts
+
+
+def _write_texts(folder: Path, texts: Mapping[str, str]) -> None:
+    """Replace each file, and take away those of an older checkpoint that this one lacks."""
     for name, text in texts.items():
         replace_file(folder / name, partial(Path.write_text, data=text, encoding="utf-8"))
-    if tokenizer is None:
-        for name in (TOKENIZER_FILE, TOKENIZER_CONFIG_FILE):
-            (folder / name).unlink(missing_ok=True)
+    for name in {TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, GENERATION_FILE} - texts.keys():
+        (folder / name).unlink(missing_ok=True)
 
 
 def _write_new(
-    folder: Path,
-    config: GPTConfig,
-    tokenizer: TokenizerFiles | None,
-    arrays: Mapping[str, tuple[str, NDArray[Any]]],
+    folder: Path, texts: Mapping[str, str], arrays: Mapping[str, tuple[str, NDArray[Any]]]
 ) -> None:
     """Fill a folder under a temporary name, then give it its own."""
     staging = folder.with_name(f".{folder.name}.{os.getpid()}.tmp")
     staging.mkdir(parents=True)
     try:
-        _write_texts(staging, config, tokenizer)
+        _write_texts(staging, texts)
         write_file(staging / WEIGHTS_FILE, arrays, {"format": "pt"})
         flush_to_disk(staging / WEIGHTS_FILE)
         staging.rename(folder)

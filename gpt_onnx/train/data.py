@@ -13,7 +13,9 @@ from tokenizers import Tokenizer
 
 from gpt_onnx.checkpoint import Checkpoint, read_checkpoint
 from gpt_onnx.checkpoint.files import replace_file
-from gpt_onnx.checkpoint.tokenizer_files import TokenizerFiles, default_tokenizer_config
+from gpt_onnx.checkpoint.generation import GENERATION_FILE
+from gpt_onnx.checkpoint.special_ids import special_ids
+from gpt_onnx.checkpoint.tokenizer_files import END_OF_TEXT, TokenizerFiles, default_tokenizer_config
 from gpt_onnx.config import GPTConfig, named_config, named_configs, read_json_object
 from gpt_onnx.errors import ConfigError, InputError
 from gpt_onnx.train.corpus import Corpus, hold_out, read_corpus
@@ -41,6 +43,8 @@ class TrainingData:
     """Bytes of the text that ``validation`` encodes."""
     texts: Mapping[str, Any]
     """What the texts are, for the record: documents, bytes and hashes."""
+    generation: Mapping[str, Any]
+    """To be stored as well: what the first checkpoint says about generation."""
     init: Checkpoint | None
     """Where the first weights come from; None: from the seed."""
 
@@ -77,27 +81,28 @@ def prepare(options: TrainOptions, work: Path) -> TrainingData:
     if options.dropout is not None:
         config = config.replace(dropout=options.dropout)
     corpus, validation = _texts(options)
-    tokenizer = _tokenizer(work / TOKENIZER, corpus, config.vocab_size, init)
+    files = _trained(work / TOKENIZER, corpus, config) if init is None else _kept(init)
+    tokenizer = _loaded(files, init)
     if init is None:
         config = config.replace(vocab_size=tokenizer.get_vocab_size())
+    end = _end_token(files, tokenizer, init)
     for name, text in ((TRAINING_IDS, corpus), (VALIDATION_IDS, validation)):
         if not (work / name).exists():
-            write_tokens(work / name, text.documents, tokenizer)
+            write_tokens(work / name, text.documents, tokenizer, end=end, vocab_size=config.vocab_size)
     training_ids = map_tokens(work / TRAINING_IDS, config.vocab_size)
     if len(training_ids) <= config.context_length:
         raise InputError(
             f"the corpus has {len(training_ids)} tokens and one window {config.context_length + 1}; "
-            "give more text, or a configuration with a shorter context_length."
+            f"give more text{'' if init else ', or a configuration with a shorter context_length'}."
         )
     return TrainingData(
         config=config,
-        tokenizer=TokenizerFiles(
-            definition=tokenizer.to_str(), config=default_tokenizer_config(config.context_length)
-        ),
+        tokenizer=files,
         training=training_ids,
         validation=map_tokens(work / VALIDATION_IDS, config.vocab_size),
         validation_bytes=validation.byte_count,
         texts={"corpus": _describe(corpus), "validation": _describe(validation)},
+        generation={} if init is None else init.generation,
         init=init,
     )
 
@@ -109,16 +114,49 @@ def _texts(options: TrainOptions) -> tuple[Corpus, Corpus]:
     return hold_out(corpus, options.held_out, options.seed)
 
 
-def _tokenizer(path: Path, corpus: Corpus, vocab_size: int, init: Checkpoint | None) -> Tokenizer:
-    if init is not None and init.tokenizer is None:
+def _trained(path: Path, corpus: Corpus, config: GPTConfig) -> TokenizerFiles:
+    """Train a tokenizer, unless an earlier process did."""
+    if not path.exists():
+        text = train_tokenizer(corpus.documents, config.vocab_size).to_str()
+        replace_file(path, lambda file: file.write_text(text, encoding="utf-8"))
+    return TokenizerFiles(
+        definition=path.read_text(encoding="utf-8"), config=default_tokenizer_config(config.context_length)
+    )
+
+
+def _kept(init: Checkpoint) -> TokenizerFiles:
+    if init.tokenizer is None:
         raise InputError(
             f"{init.path} has no tokenizer, and text cannot be read without; start from one that has."
         )
-    if not path.exists():
-        known = init.tokenizer if init is not None else None
-        text = known.definition if known else train_tokenizer(corpus.documents, vocab_size).to_str()
-        replace_file(path, lambda file: file.write_text(text, encoding="utf-8"))
-    return Tokenizer.from_str(path.read_text(encoding="utf-8"))
+    return init.tokenizer
+
+
+def _loaded(files: TokenizerFiles, init: Checkpoint | None) -> Tokenizer:
+    try:
+        return Tokenizer.from_str(files.definition)
+    except Exception as exc:  # the library raises no narrower one
+        origin = TOKENIZER if init is None else f"the tokenizer of {init.path}"
+        raise InputError(
+            f"{origin} cannot be loaded: {exc}; save it anew with the newest release of tokenizers."
+        ) from exc
+
+
+def _end_token(files: TokenizerFiles, tokenizer: Tokenizer, init: Checkpoint | None) -> int:
+    """Return the id that separates documents: the one that ends a text for the first checkpoint.
+
+    Raises:
+        InputError: if nothing says which that is.
+    """
+    told = special_ids(files) | ({} if init is None else dict(init.generation))
+    ends: int | list[int] | None = told.get("eos_token_id", tokenizer.token_to_id(END_OF_TEXT))
+    if ends is None:
+        assert init is not None, "a tokenizer that was trained here has END_OF_TEXT"
+        raise InputError(
+            f"{init.path} does not say which token ends a text, and one must stand between documents; put "
+            f"its number, as eos_token_id, into the {GENERATION_FILE} of the checkpoint's folder."
+        )
+    return ends[0] if isinstance(ends, list) else ends
 
 
 def _describe(corpus: Corpus) -> dict[str, Any]:

@@ -127,6 +127,7 @@ class _Run:
                 self.data.tokenizer,
                 store=self.options.store,
                 overwrite=True,
+                generation=self.data.generation,
             )
         self.save()
         return loss

@@ -1,6 +1,6 @@
 """From documents to token ids on the disk: the byte-level BPE, and files of ids that are mapped, not loaded.
 
-The ids of all documents stand in one row, with END_OF_TEXT before, between and behind them.
+The ids of all documents stand in one row, with the end token before, between and behind them.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from tokenizers import AddedToken, Tokenizer, pre_tokenizers, trainers
+from tokenizers import AddedToken, Encoding, Tokenizer, pre_tokenizers, trainers
 from torch import Tensor
 
 from gpt_onnx.checkpoint.byte_level import byte_level_bpe
@@ -48,23 +48,40 @@ def token_dtype(vocab_size: int) -> np.dtype[np.integer]:
     return np.dtype("<u2" if vocab_size <= 2**16 else "<u4")
 
 
-def write_tokens(path: Path, documents: Sequence[str], tokenizer: Tokenizer) -> None:
-    """Encode documents into a file of ids; the text of END_OF_TEXT within a document is ordinary text."""
-    dtype = token_dtype(tokenizer.get_vocab_size())
-    separator = np.array([tokenizer.token_to_id(END_OF_TEXT)], dtype).tobytes()
+def _without_end(encoding: Encoding, end: int) -> list[int]:
+    """Return a document's ids without an end token that the tokenizer puts around every text."""
+    if end not in (encoding.ids[:1] + encoding.ids[-1:]):
+        return encoding.ids
+    pairs = zip(encoding.ids, encoding.special_tokens_mask, strict=True)
+    return [number for number, added in pairs if not (added and number == end)]
+
+
+def write_tokens(
+    path: Path, documents: Sequence[str], tokenizer: Tokenizer, *, end: int, vocab_size: int
+) -> None:
+    """Encode documents into a file of ids; the text of a special token within a document is ordinary text.
+
+    Args:
+        path: The file.
+        documents: Texts, of which none is cut or filled up, whatever the tokenizer is set to.
+        tokenizer: A copy is used.
+        end: The id that stands before, between and behind the documents.
+        vocab_size: The model's, by which ``map_tokens`` reads the file.
+    """
+    dtype = token_dtype(vocab_size)
+    separator = np.array([end], dtype).tobytes()
+    plain = Tokenizer.from_str(tokenizer.to_str())
+    plain.no_truncation()
+    plain.no_padding()
+    plain.encode_special_tokens = True  # "encode them as text", in spite of its name
 
     def chunks() -> Iterator[bytes]:
         yield separator
         for start in range(0, len(documents), DOCUMENTS_AT_ONCE):
-            for encoding in tokenizer.encode_batch(documents[start : start + DOCUMENTS_AT_ONCE]):
-                yield np.array(encoding.ids, dtype).tobytes() + separator
+            for encoding in plain.encode_batch(documents[start : start + DOCUMENTS_AT_ONCE]):
+                yield np.array(_without_end(encoding, end), dtype).tobytes() + separator
 
-    plain = tokenizer.encode_special_tokens
-    tokenizer.encode_special_tokens = True  # "encode them as text", in spite of its name
-    try:
-        replace_file(path, lambda file: write_chunks(file, chunks()))
-    finally:
-        tokenizer.encode_special_tokens = plain
+    replace_file(path, lambda file: write_chunks(file, chunks()))
 
 
 def map_tokens(path: Path, vocab_size: int) -> TokenIds:

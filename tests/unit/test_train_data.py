@@ -9,6 +9,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tokenizers import Tokenizer
+from tokenizers.processors import TemplateProcessing
 
 from gpt_onnx.errors import InputError
 from gpt_onnx.train.corpus import Corpus, hold_out, read_corpus
@@ -90,7 +91,7 @@ def test_training_the_tokenizer_is_deterministic(tokenizer: Tokenizer) -> None:
 def test_ids_have_end_of_text_before_between_and_behind_documents(
     tmp_path: Path, tokenizer: Tokenizer
 ) -> None:
-    write_tokens(tmp_path / "ids", TEXTS, tokenizer)
+    write_tokens(tmp_path / "ids", TEXTS, tokenizer, end=0, vocab_size=300)
     ids = map_tokens(tmp_path / "ids", 300)
     assert ids.dtype == np.uint16
     (separators,) = np.nonzero(ids == 0)
@@ -101,7 +102,7 @@ def test_ids_have_end_of_text_before_between_and_behind_documents(
 
 
 def test_end_of_text_within_a_document_stays_text(tmp_path: Path, tokenizer: Tokenizer) -> None:
-    write_tokens(tmp_path / "ids", ["a<|endoftext|>b"], tokenizer)
+    write_tokens(tmp_path / "ids", ["a<|endoftext|>b"], tokenizer, end=0, vocab_size=300)
     ids = map_tokens(tmp_path / "ids", 300).tolist()
     assert ids.count(0) == 2
     assert tokenizer.decode(ids[1:-1]) == "a<|endoftext|>b"
@@ -119,3 +120,23 @@ def test_windows_are_consecutive_and_reach_both_ends() -> None:
     assert windows.shape == (500, 17)
     assert torch.equal(windows - windows[:, :1], torch.arange(17).expand(500, 17))
     assert set(windows[:, 0].tolist()) == {0, 1, 2, 3}
+
+
+def test_a_tokenizer_that_cuts_fills_up_and_ends_texts_itself_leaves_documents_whole(tmp_path: Path) -> None:
+    rust = train_tokenizer(TEXTS * 3, 300)
+    plain = [rust.encode(text).ids for text in TEXTS]
+    rust.post_processor = TemplateProcessing(
+        single="<|endoftext|> $A <|endoftext|>", special_tokens=[("<|endoftext|>", 0)]
+    )
+    rust.enable_truncation(4)
+    rust.enable_padding(pad_id=7, length=9)
+    write_tokens(tmp_path / "ids", TEXTS, rust, end=0, vocab_size=300)
+    expected = [0, *itertools.chain.from_iterable([*ids, 0] for ids in plain)]
+    assert map_tokens(tmp_path / "ids", 300).tolist() == expected
+
+
+def test_ids_are_written_as_wide_as_they_are_read(tmp_path: Path, tokenizer: Tokenizer) -> None:
+    write_tokens(tmp_path / "ids", TEXTS, tokenizer, end=70_000, vocab_size=70_001)
+    ids = map_tokens(tmp_path / "ids", 70_001)
+    assert (ids[0], ids[-1]) == (70_000, 70_000)
+    assert ids.tolist().count(70_000) == 4
