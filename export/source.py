@@ -13,8 +13,9 @@ from torch import nn
 from gpt_onnx.checkpoint import find_shipped, read_checkpoint
 from gpt_onnx.checkpoint.questions import is_open
 from gpt_onnx.checkpoint.reader import find_reader
-from gpt_onnx.checkpoint.reader import kinds as readable_kinds
 from gpt_onnx.checkpoint.readers import ReadOptions
+from gpt_onnx.checkpoint.refusals import absent
+from gpt_onnx.checkpoint.refusals import kinds as readable_kinds
 from gpt_onnx.errors import CheckpointError, InputError
 from gpt_onnx.model import GPT, skeleton
 
@@ -79,7 +80,7 @@ def _found(source: str | Path | None) -> Path:
         if not str(source):
             raise InputError(f"the source is an empty name; name {kinds()}.")
         if not os.path.lexists(source):
-            raise CheckpointError(f"{source} does not exist; name {kinds()}.")
+            raise CheckpointError(f"{absent(Path(source))}; name {kinds()}.")
         return Path(source)
     shipped = find_shipped()
     if shipped is None:
@@ -162,8 +163,8 @@ def _template(source: SourceLike, options: ExportOptions) -> str | None:
             return None
         return mapped_template(load_module(str(source)), options, str(source))
     path = _found(source)
-    reader = find_reader(path)
     told = ReadOptions(config=_path(options.config), names=_path(options.names))
+    reader = find_reader(path, told)
     return reader.template(path, told) if reader.template else None
 
 

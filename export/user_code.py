@@ -19,6 +19,8 @@ from torch import nn
 
 from gpt_onnx.errors import ExportError, GptOnnxError, InputError
 
+from .code_names import offer
+
 _FORM = re.compile(r"(.+\.py):([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -44,7 +46,7 @@ def refuse_code_without_name(source: str) -> None:
     if colon or (path.suffix == ".py" and not path.is_dir()):
         raise InputError(
             f"{source} does not say what to take out of {path.name}; name it as FILE.py:NAME, a "
-            "torch.nn.Module or a function that returns one."
+            f"torch.nn.Module or a function that returns one{offer(path)}."
         )
 
 
@@ -149,7 +151,9 @@ def load_module(source: str) -> nn.Module:
     with _at_home(path):
         found = getattr(_imported(path), name, None)
         if found is None:
-            raise InputError(f"{file} has no {name}; name a torch.nn.Module or a function that returns one.")
+            raise InputError(
+                f"{file} has no {name}; name a torch.nn.Module or a function that returns one{offer(path)}."
+            )
         made = found if isinstance(found, nn.Module) else _called(found, source)
     if not isinstance(made, nn.Module):
         raise ExportError(f"{source} gave a {type(made).__name__}; a torch.nn.Module is needed.")

@@ -116,7 +116,10 @@ def test_a_name_that_gives_no_module_is_told(file: Path, name: str, message: str
 
 
 def test_a_missing_name_is_told(file: Path) -> None:
-    with pytest.raises(InputError, match=r"my_gpt.py has no modle; name a torch.nn.Module or a function"):
+    with pytest.raises(
+        InputError,
+        match=r"my_gpt.py has no modle; name a torch.nn.Module or a function .*; my_gpt.py defines",
+    ):
         load_module(f"{file}:modle")
 
 
@@ -191,6 +194,42 @@ def test_a_builder_that_raises_no_exception_is_told(tmp_path: Path) -> None:
 def test_a_file_of_code_without_a_name_in_it_is_told(source: str) -> None:
     with pytest.raises(InputError, match=r"does not say what to take out of .*; name it as FILE.py:NAME"):
         refuse_code_without_name(source)
+
+
+NAMED = """
+import torch.nn as nn
+raise SystemExit("this was run")
+class Block(nn.Module): pass
+class GPT(Block): pass
+class Config: pass
+def build(size=3, *, deep=False): return GPT()
+def make(config): return GPT()
+def _hidden(): pass
+model = GPT()
+size = len("abc")
+"""
+
+
+def test_what_a_file_of_code_defines_is_listed_without_running_it(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(NAMED)
+    with pytest.raises(InputError, match=r"; mine\.py defines Block, GPT, build, model\.$"):
+        refuse_code_without_name(str(tmp_path / "mine.py"))
+
+
+@pytest.mark.parametrize(
+    ("code", "ending"),
+    [
+        ("x = 1", r"mine\.py defines none: add a function"),
+        ("".join(f"def f{number}(): pass\n" for number in range(11)), r"f6, f7 and 3 more\.$"),
+        ("def broken(:", r"a function that returns one\.$"),
+        ("(" * 5000, r"a function that returns one\.$"),
+        ("def a(): pass\n#" + "x" * 1_000_000, r"a function that returns one\.$"),
+    ],
+)
+def test_code_of_any_kind_gets_a_sentence(tmp_path: Path, code: str, ending: str) -> None:
+    (tmp_path / "mine.py").write_text(code)
+    with pytest.raises(InputError, match=ending):
+        refuse_code_without_name(str(tmp_path / "mine.py"))
 
 
 def test_only_a_file_that_is_there_is_said_to_run(file: Path) -> None:

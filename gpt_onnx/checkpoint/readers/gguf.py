@@ -62,7 +62,8 @@ def _family(store: GgufStore) -> tuple[str, Family]:
     name = store.metadata.get("general.architecture")
     if not isinstance(name, str) or name not in FAMILIES:
         raise CheckpointError(
-            f"{store.path} has the architecture {shown(name)}; known are {', '.join(FAMILIES)}."
+            f"{store.path} has the architecture {shown(name)}; known are {', '.join(FAMILIES)}: if the model "
+            "computes what ours can, name its weights before they became GGUF, with --config and --names."
         )
     return name, FAMILIES[name]
 

@@ -58,8 +58,11 @@ def open_weights(folder: Path) -> Shard:
         if (folder / name).is_file():
             return opened(folder / name)
     found = [name for name in OTHER_PROGRAMS if (folder / name).exists()]
-    hint = f"; {found[0]} is of another program: save_pretrained writes model.safetensors" if found else ""
-    raise CheckpointError(f"{folder} has no weights: none of {', '.join(FILES)}{hint}.")
+    other = f" ({found[0]} is of another program)" if found else ""
+    raise CheckpointError(
+        f"{folder} has no weights, none of {', '.join(FILES)}{other}; fetch them as well, or write the whole "
+        "folder with save_pretrained."
+    )
 
 
 def refuse_others(store: Shard, naming: Naming) -> None:
