@@ -64,7 +64,8 @@ def refuse_part(path: Path, options: ReadOptions) -> None:
     described = options.config is not None or options.names is not None
     if described or not _PART.fullmatch(path.name) or not path.is_file():
         return
-    if reader := recogniser(path.parent):
+    reader = recogniser(path.parent) if (path.parent / CONFIG_FILE).is_file() else None
+    if reader is not None:
         raise CheckpointError(
             f"{path} is one file of a {reader.kind}; name the folder {path.parent}, which says what the file "
             "is a part of, or describe the file with --config."

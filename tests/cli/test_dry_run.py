@@ -28,7 +28,7 @@ def asking(monkeypatch: pytest.MonkeyPatch) -> None:
     reader = dataclasses.replace(
         own.READER, template=lambda path, options: texts.get(options.config, "n_head = 4\n")
     )
-    monkeypatch.setattr(reader_module, "READERS", (*READERS[:-1], reader))
+    monkeypatch.setattr(refusals, "READERS", (*READERS[:-1], reader))
 
 
 def test_it_says_what_would_be_made_and_writes_nothing(

@@ -99,6 +99,12 @@ def test_a_file_that_is_described_is_read_as_tensors(own: Path, theirs: Path) ->
     np.testing.assert_array_equal(read.numpy("wte.weight"), first.numpy("wte.weight"))
 
 
+def test_a_file_of_weights_alone_is_no_part_of_a_folder(theirs: Path) -> None:
+    (theirs / "config.json").unlink()
+    with pytest.raises(InputError, match="--config"):
+        read_checkpoint(theirs / "model.safetensors")
+
+
 def test_other_files_beside_a_config_are_read(own: Path) -> None:
     torch.save(GPT(CONFIG).state_dict(), own / "mine.pt")
     with pytest.raises(GptOnnxError, match="activation"):
@@ -156,6 +162,6 @@ def test_other_paths_are_no_names_of_a_hub(name: str, own: Path, monkeypatch: py
 def test_a_folder_without_weights_gets_a_remedy(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text(json.dumps({"model_type": "gpt2", "vocab_size": 9}))
     with pytest.raises(
-        (CheckpointError, InputError), match=r"has no weights, .* write the whole folder with"
+        (CheckpointError, InputError), match=r"has no weights: .* write the whole folder with"
     ):
         read_checkpoint(tmp_path)

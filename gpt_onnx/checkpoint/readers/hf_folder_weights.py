@@ -58,9 +58,9 @@ def open_weights(folder: Path) -> Shard:
         if (folder / name).is_file():
             return opened(folder / name)
     found = [name for name in OTHER_PROGRAMS if (folder / name).exists()]
-    other = f" ({found[0]} is of another program)" if found else ""
+    other = f", and {found[0]} is of another program" if found else ""
     raise CheckpointError(
-        f"{folder} has no weights, none of {', '.join(FILES)}{other}; fetch them as well, or write the whole "
+        f"{folder} has no weights: none of {', '.join(FILES)}{other}; fetch them as well, or write the whole "
         "folder with save_pretrained."
     )
 
