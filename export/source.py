@@ -173,6 +173,7 @@ def config_template(source: SourceLike, options: ExportOptions) -> str | None:
 
     Raises:
         CheckpointError, InputError: if the source cannot be understood.
+        UnknownNamesError: if names of tensors are not known; its ``table`` is to be filled in.
         ConfigError: if an answer contradicts a tensor.
     """
     text = _template(source, options)

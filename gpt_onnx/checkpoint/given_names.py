@@ -16,6 +16,7 @@ from gpt_onnx.checkpoint.naming import unnamed
 from gpt_onnx.checkpoint.renamed_store import bare_table, without_prefixes
 from gpt_onnx.checkpoint.spellings import is_mask, spelled
 from gpt_onnx.checkpoint.store import Store
+from gpt_onnx.checkpoint.unnamed import check_spelled
 
 
 def check_masks(store: Store, naming: Naming) -> None:
@@ -45,9 +46,12 @@ def under_names(file: Path, store: Store) -> tuple[Store, Naming]:
     Raises:
         InputError: if the table cannot be understood.
         CheckpointError: if two names become one, or a mask is not causal.
+        UnknownNamesError: if names are in neither.
     """
     store = without_prefixes(store)
     naming = bare_table(read_names(file), store)
     check_masks(store, naming)
-    added = spelled(unnamed(naming, store)).naming
-    return store, Naming((*naming.names, *added.names), (*naming.ignored, *added.ignored))
+    added = spelled(unnamed(naming, store))
+    both = Naming((*naming.names, *added.naming.names), (*naming.ignored, *added.naming.ignored))
+    check_spelled(added, both, store, file)
+    return store, both

@@ -11,7 +11,7 @@ import difflib
 import re
 from dataclasses import dataclass
 
-from gpt_onnx.checkpoint.leftovers import PLACES
+from gpt_onnx.checkpoint.patterns import PLACES
 from gpt_onnx.errors import CheckpointError
 
 _PLACE = re.compile(r"\{(\w*)\}")

@@ -19,11 +19,14 @@ from pathlib import Path
 from typing import Any
 
 from gpt_onnx.checkpoint.names import Name, Naming, places_in
+from gpt_onnx.checkpoint.patterns import LONGEST
 from gpt_onnx.errors import CheckpointError, InputError
 
 KEYS = ("names", "ignore")
 LINE_KEYS = ("to", "transposed")
 MAX_BYTES = 10_000_000
+OPEN = "?"  # what a table that is to be filled in has for a name of ours
+TOLD = 8  # open lines that are told
 EXAMPLE = '"blocks.{layer}.mlp.up.weight" = "h.{layer}.mlp.c_fc.weight"'
 
 
@@ -76,11 +79,32 @@ def _ignored(value: Any) -> tuple[str, ...]:
     return tuple(value)
 
 
+def _refuse_open(names: dict[str, Any]) -> None:
+    """Refuse lines that are not filled in.
+
+    Raises:
+        InputError: naming them.
+    """
+    lines = [
+        name for name, value in names.items() if OPEN in (value, isinstance(value, dict) and value.get("to"))
+    ]
+    if lines:
+        told = ", ".join(name[:LONGEST] for name in lines[:TOLD])
+        more = f" and {len(lines) - TOLD} more" if len(lines) > TOLD else ""
+        raise InputError(
+            f'the table still holds "{OPEN}" for {told}{more}; put in our name of each, or move it into '
+            "ignore."
+        )
+
+
 def _naming(values: dict[str, Any]) -> Naming:
     _refuse_unknown(values, KEYS, "the table")
     names, ignored = values.get("names", {}), _ignored(values.get("ignore", []))
-    if not isinstance(names, dict) or not (names or ignored):
+    if not isinstance(names, dict) or ("names" not in values and not ignored):
         raise InputError(f"there is no table [names]; it has lines such as {EXAMPLE}.")
+    if not (names or ignored):
+        raise InputError(f"the table [names] is empty; it has lines such as {EXAMPLE}.")
+    _refuse_open(names)
     return Naming(tuple(_line(theirs, value) for theirs, value in names.items()), ignored)
 
 

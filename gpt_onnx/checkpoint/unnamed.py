@@ -1,48 +1,147 @@
-"""What the lists of spellings leave open in a file, told so that a table of names can be written from it."""
+"""What is stored under names that are not known, told so that a table of names can be written from it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
 
-from gpt_onnx.checkpoint.leftovers import listed
+from gpt_onnx.checkpoint.leftovers import LINES, below
+from gpt_onnx.checkpoint.likely import PARTS, TURNED, WHOLE, Likely
+from gpt_onnx.checkpoint.names import Name, Naming, pattern
+from gpt_onnx.checkpoint.names_file import read_names
+from gpt_onnx.checkpoint.names_sheet import sheet
 from gpt_onnx.checkpoint.naming import matches_of
+from gpt_onnx.checkpoint.patterns import Group, Shapes, groups_of, told
 from gpt_onnx.checkpoint.spellings import Spelled
 from gpt_onnx.checkpoint.store import Store
+from gpt_onnx.errors import CheckpointError, InputError
 
-EMBEDDING = "wte.weight"
-QUERIES, KEYS, VALUES = (f"h.{{layer}}.attn.{part}" for part in "qkv")
-PACKED = "h.{layer}.attn.c_attn"
-MATRICES = {  # and their usual sizes, in widths of the residual stream
-    "h.{layer}.attn.c_proj.weight": (1, 1),
-    "h.{layer}.mlp.c_fc.weight": (4, 1),
-    "h.{layer}.mlp.c_proj.weight": (1, 4),
-}
 REMEDY = "name the tensors in a table and give it with --names FILE"
-NORMS = ("h.{layer}.ln_1.weight", "h.{layer}.ln_2.weight", "ln_f.weight")
+APART = {
+    "h.{layer}.attn.c_attn.weight": "h.{layer}.attn.c_attn.weight (or h.{layer}.attn.q, .k and .v apart)",
+}
 
 
-def _lacking(found: Spelled, width: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Yield our patterns that every GPT has and nothing is named as, with their usual shapes."""
-    named = {name.ours for name in found.naming.names}
-    for name, (rows, columns) in MATRICES.items():
-        if name not in named:
-            yield name, (rows * width, columns * width)
-    for name in NORMS:
-        if name not in named:
-            yield name, (width,)
-    if any(name.startswith((PACKED, QUERIES)) for name in named):
-        return
-    yield f"{PACKED}.weight", (3 * width, width)
-    for part in (QUERIES, KEYS, VALUES):
-        yield f"{part}.weight", (width, width)
-        yield f"{part}.{{head}}.weight", (0, width)
+class Unnamed:
+    """The tensors of a store that a table of names leaves open, and what may be done about them.
+
+    Args:
+        store: The tensors.
+        naming: What is known; where two lines would be one weight, both are open.
+        given: The user's own table, where there is one.
+    """
+
+    def __init__(self, store: Store, naming: Naming, given: Path | None = None) -> None:
+        self.store, self.given = store, given
+        twice = _said_twice(naming.names)
+        self._idle = [line.theirs for line in naming.names if not _fits(line, store)]
+        fitting = (line for line in naming.names if line not in twice and line.theirs not in self._idle)
+        self.known = Naming(tuple(fitting), naming.ignored)
+
+    @cached_property
+    def _open(self) -> Shapes:
+        known = {match.theirs for match in matches_of(self.known, self.store.tensors).values()}
+        return {
+            name: stored.shape
+            for name, stored in self.store.tensors.items()
+            if name not in known and not self.known.ignores(name)
+        }
+
+    @cached_property
+    def likely(self) -> Likely:
+        """What the tensors may be."""
+        stored = {name: tensor.shape for name, tensor in self.store.tensors.items()}
+        return Likely.of(stored, {name.theirs: name.ours for name in self.known.names})
+
+    @cached_property
+    def groups(self) -> list[Group]:
+        """The open names, those that differ in numbers alone as one."""
+        return groups_of(self._open, self.likely.width)
+
+    def told(self) -> str:
+        """Return what is open on both sides, as the inside of a sentence."""
+        offers = {group: self.likely.names(group) for group in self.groups[: 10 * LINES]}
+        theirs = [f"{group}{_like(names)}" for group, names in offers.items()]
+        ours = [f"{APART.get(name, name)}{_like(_offered(name, offers))}" for name in self.likely.needed]
+        more = sum(group.count for group in self.groups[LINES:])
+        theirs = [*theirs[:LINES], *([f"and {more} more"] if more else [])]
+        sides = [("it has tensors that are not known by name", theirs), ("nothing is named as", ours)]
+        idle = [f"no tensor has the name {told(name)!r} of the table" for name in self._idle[:1]]
+        clauses = [*(f"{what}: {below(lines)}" for what, lines in sides if lines), *idle]
+        return (";\n" if any("\n" in clause for clause in clauses) else "; ").join(clauses)
+
+    def remedy(self) -> str:
+        """Return what the user is to do."""
+        path = self.store.path
+        if not (path.exists() or ".py:" in str(path)):
+            return REMEDY
+        if self.given is not None:
+            return (
+                f"complete {self.given}, or let --dry-run write a new table (gpt-onnx export {path} --names "
+                f"{self.given} --dry-run), and give it with --names FILE"
+            )
+        return (
+            f"gpt-onnx export {path} --dry-run > names.toml writes a table to fill in; give it with "
+            "--names FILE"
+        )
+
+    def table(self) -> str:
+        """Return the text of a table of names (TOML) with open lines to be filled in."""
+        own = () if self.given is None else read_names(self.given).ignored
+        lines = [(group, self.likely.names(group)) for group in self.groups]
+        return sheet(self.store.path, lines, self.known.names, own)
 
 
-def left_open(found: Spelled, store: Store) -> str:
-    """Return what is unknown or said twice, with what it may be by its shape; "" where nothing is."""
-    unknown = {name: store.tensors[name].shape for name in found.unknown}
-    embedding = matches_of(found.naming, store.tensors).get(EMBEDDING) if not found.clashes else None
-    shape = store.tensors[embedding.theirs].shape if embedding else ()
-    lacking = dict(_lacking(found, shape[-1])) if len(shape) == 2 else {}
-    names = [f"it has tensors that are not known by name: {listed(unknown, lacking)}"] if unknown else []
-    return "; ".join([*found.clashes, *names])
+class UnknownNamesError(InputError, CheckpointError):
+    """Tensors whose names are not known: the user's table is missing, or the table lacks them."""
+
+    def __init__(self, unnamed: Unnamed, reason: str = "") -> None:
+        said = "; ".join(filter(None, (reason, unnamed.told() if unnamed.groups else "")))
+        text = f"{unnamed.store.path}: {said};\n{unnamed.remedy()}." if "\n" in said else ""
+        super().__init__((text or f"{unnamed.store.path}: {said}; {unnamed.remedy()}.").replace(" \n", "\n"))
+        self._unnamed = unnamed
+
+    @property
+    def table(self) -> str:
+        """The text of a table (TOML) to be filled in, for ``--names``."""
+        return self._unnamed.table()
+
+
+def _offered(ours: str, offers: Mapping[Group, Sequence[str]]) -> list[str]:
+    """Return the patterns that a name of ours, or for a packed one those of its parts, are offered to."""
+    mine = {ours, *(WHOLE | PARTS if ours in WHOLE else ())}
+    turned = {TURNED + name for name in mine}
+    return [
+        f"{'' if mine & set(names) else TURNED}{told(group.name)}"
+        for group, names in offers.items()
+        if (mine | turned) & set(names)
+    ]
+
+
+def _like(names: list[str]) -> str:
+    return f" like {', '.join(names[:4])}" if names else ""
+
+
+def _fits(line: Name, store: Store) -> bool:
+    """Whether a line of a table is of any stored tensor."""
+    expression = pattern(line.theirs)
+    return any(expression.fullmatch(name) for name in store.tensors)
+
+
+def _said_twice(names: Iterable[Name]) -> set[Name]:
+    """Return the lines of which two would be one weight, or one tensor two."""
+    lines = list(names)
+    ours, theirs = Counter(line.ours for line in lines), Counter(line.theirs for line in lines)
+    return {line for line in lines if ours[line.ours] > 1 or theirs[line.theirs] > 1}
+
+
+def check_spelled(found: Spelled, naming: Naming, store: Store, given: Path | None = None) -> None:
+    """See that the lists of spellings leave nothing open.
+
+    Raises:
+        UnknownNamesError: with what is unknown or said twice.
+    """
+    if found.unknown or found.clashes:
+        raise UnknownNamesError(Unnamed(store, naming, given), "; ".join(found.clashes))

@@ -117,6 +117,7 @@ def command(source: str | None, output: Path | None, as_json: bool, dry_run: boo
 
     \b
     gpt-onnx export ckpt.pt --dry-run
+    gpt-onnx export gpt.pt --dry-run > names.toml        # where names are not known: a table to fill in
     gpt-onnx export gpt.pt --dry-run > gpt.toml          # where tensors cannot say all: questions
     gpt-onnx export gpt.pt --config gpt.toml --reference logits.npz
 
@@ -142,17 +143,40 @@ def _export(source: str | None, destination: Path, as_json: bool, options: dict[
         _print(report)
 
 
-def _dry_run(source: str | None, destination: Path, as_json: bool, options: dict[str, Any]) -> None:
-    """Print what an export would make, or the questions that the source leaves open."""
-    from gpt_onnx.export import ExportOptions, config_template, plan_export
+def _print_template(key: str, text: str, as_json: bool, todo: str) -> None:
+    """Print a file to be filled in, and on stderr what to do with it."""
+    note(todo)
+    click.echo(json.dumps({key: text}) if as_json else text, nl=as_json)
 
-    template = config_template(source, ExportOptions(**options))
+
+def _print_questions(source: str | None, as_json: bool, options: dict[str, Any]) -> bool:
+    """Print the names, or else the questions, that the source leaves open; return whether there are any."""
+    from gpt_onnx.checkpoint.unnamed import UnknownNamesError
+    from gpt_onnx.export import ExportOptions, config_template
+
+    try:
+        template = config_template(source, ExportOptions(**options))
+    except UnknownNamesError as exc:
+        todo = (
+            f"{source} has names of tensors that are not known: save this table in a file, put our name in for "
+            'each "?" and give it with --names FILE.'
+        )
+        _print_template("names_template", exc.table, as_json, todo)
+        return True
     if template is not None:
-        note(
+        todo = (
             f"{source} does not tell all of its configuration: answer the questions in this file and give it "
             "with --config FILE."
         )
-        click.echo(json.dumps({"config_template": template}) if as_json else template, nl=as_json)
+        _print_template("config_template", template, as_json, todo)
+    return template is not None
+
+
+def _dry_run(source: str | None, destination: Path, as_json: bool, options: dict[str, Any]) -> None:
+    """Print what an export would make, or the names and questions that the source leaves open."""
+    from gpt_onnx.export import plan_export
+
+    if _print_questions(source, as_json, options):
         return
     plan = plan_export(source, **options)
     if as_json:

@@ -42,7 +42,9 @@ ignore = ["blocks.{layer}.mask"]
 REFUSED = {
     "": r"there is no table \[names\]; it has lines such as",
     "names = 3": r"there is no table \[names\]",
-    "[names]": r"there is no table \[names\]",
+    "[names]": r"the table \[names\] is empty; it has lines such as",
+    "ignore = []\n[names]": r"the table \[names\] is empty",
+    LINE + "'b.{layer}' = '?'\n'c' = { to = '?' }": r'still holds "\?" for b\.\{layer\}, c; put in our name',
     "ignored = []\n" + LINE: "the unknown key 'ignored'; known are names, ignore",
     "[names]\nwte.weight = 'wte.weight'": "'wte' is a table without 'to'; write a name with dots in quotes",
     "[names]\n'a' = 3": "'a' names a int",

@@ -223,9 +223,11 @@ def test_an_incomplete_table_tells_both_sides(tmp_path: Path, config: Answers, n
     text = TABLE.replace("stack.{layer}.W_2", "stack.{layer}.W_3")
     with pytest.raises(CheckpointError) as caught:
         read_checkpoint(tmp_path / "jax.safetensors", config=config(OWN_CONFIG), names=names(text))
-    assert "lacks h.{layer}.mlp.c_proj.weight [32, 48] (2 times) like" in str(caught.value)
-    assert "transposed stack.{layer}.W_2" in str(caught.value)
-    assert "not named: stack.{layer}.W_2 [48, 32] (2 times)" in str(caught.value)
+    assert (
+        "not known by name: stack.{layer}.W_2 [48, 32] (2 times) like transposed h.{layer}.mlp.c_proj.weight; "
+        "nothing is named as: h.{layer}.mlp.c_proj.weight like transposed stack.{layer}.W_2; "
+        "no tensor has the name 'stack.{layer}.W_3' of the table; complete "
+    ) in str(caught.value)
 
 
 def test_a_table_needs_only_what_the_usual_words_do_not_know(
@@ -264,13 +266,16 @@ def test_a_table_without_a_weight_that_every_gpt_has_tells_what_is_not_named(
     text = TABLE.replace("stack.{layer}.W_1", "stack.{layer}.W_3")
     with pytest.raises(CheckpointError) as caught:
         read_checkpoint(tmp_path / "jax.safetensors", config=config(OWN_CONFIG), names=names(text))
-    assert "no tensor is h.0.mlp.c_fc.weight; a GPT has one" in str(caught.value)
-    assert str(caught.value).endswith("not named are stack.{layer}.W_1 [32, 48] (2 times).")
+    assert (
+        "not known by name: stack.{layer}.W_1 [32, 48] (2 times) like transposed h.{layer}.mlp.c_fc.weight; "
+        "nothing is named as: h.{layer}.mlp.c_fc.weight like transposed stack.{layer}.W_1; "
+        "no tensor has the name 'stack.{layer}.W_3' of the table; complete "
+    ) in str(caught.value)
 
 
 def test_names_that_nobody_knows_ask_for_a_table(tmp_path: Path) -> None:
     save_file(_own_state(), tmp_path / "jax.safetensors")
-    with pytest.raises(InputError, match=r"not known by name: .*tokens \[61, 32\].*--names FILE\.$"):
+    with pytest.raises(InputError, match=r"(?s)not known by name:.*tokens \[61, 32\].*--names FILE\.$"):
         read_checkpoint(tmp_path / "jax.safetensors")
 
 

@@ -24,7 +24,7 @@ from gpt_onnx.checkpoint.spellings import is_mask, is_no_weight, spelled
 from gpt_onnx.checkpoint.state_dicts import check_masks
 from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.checkpoint.torch_store import TorchStore
-from gpt_onnx.checkpoint.unnamed import REMEDY, left_open
+from gpt_onnx.checkpoint.unnamed import REMEDY, check_spelled
 from gpt_onnx.errors import CheckpointError, GptOnnxError, InputError
 
 KIND = "LibTorch archive"
@@ -54,17 +54,16 @@ def _tensors(path: Path, root: object) -> dict[str, LazyTensor]:
     return tensors
 
 
-def _naming(store: Store, own: Naming) -> Naming:
+def _naming(store: Store, own: Naming, given: Path | None) -> Naming:
     """Return the user's table, and for names that it does not have what the lists of spellings give.
 
     Raises:
-        InputError: if a name is in neither, or two would be one weight.
+        UnknownNamesError: if a name is in neither, or two would be one weight.
     """
     named = {match.theirs for match in matches_of(own, store.tensors).values()}
     found = spelled(name for name in store.tensors if name not in named and not own.ignores(name))
     both = Naming((*own.names, *found.naming.names), (*own.ignored, *found.naming.ignored))
-    if said := left_open(replace(found, naming=both), store):
-        raise InputError(f"{store.path}: {said}; {REMEDY}.")
+    check_spelled(found, both, store, given)
     return both
 
 
@@ -95,7 +94,7 @@ def _understood(path: Path, options: ReadOptions) -> Reading:
     tensors = _tensors(path, root)
     store = TorchStore(path, tensors)
     own = Naming(()) if options.names is None else read_names(options.names)
-    naming = _naming(store, own)
+    naming = _naming(store, own, options.names)
     _check_odd(path, root, naming)
     check_masks(path, tensors, (name for name in tensors if is_mask(name) and not own.ignores(name)))
     try:

@@ -26,7 +26,7 @@ from gpt_onnx.checkpoint.safetensors_store import SafetensorsStore
 from gpt_onnx.checkpoint.spellings import spelled
 from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.checkpoint.torch_store import TorchStore
-from gpt_onnx.checkpoint.unnamed import REMEDY, left_open
+from gpt_onnx.checkpoint.unnamed import REMEDY, check_spelled
 from gpt_onnx.errors import CheckpointError, GptOnnxError, InputError
 
 KIND = "state dict"
@@ -123,8 +123,9 @@ def _by_tables(store: Store) -> Reading:
         if not any(matches == matches_of(other.naming, store.tensors) for other in readings.values()):
             readings[program] = reading
     if not readings:
-        reason = reasons.get(USUAL) or left_open(spelled(store.tensors), store)
-        raise InputError(f"{store.path}: {reason}; {REMEDY}.")
+        usual = spelled(store.tensors)
+        check_spelled(usual, usual.naming, store)
+        raise InputError(f"{store.path}: {reasons[USUAL]}; {REMEDY}.")
     if len(readings) > 1:
         raise InputError(f"{store.path} may have the names of {' or of '.join(readings)}; {REMEDY}.")
     (found,) = readings.items()
