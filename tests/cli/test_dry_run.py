@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner, Result
 
-import gpt_onnx.checkpoint.reader as reader_module
+from gpt_onnx.checkpoint import refusals
 from gpt_onnx.checkpoint.readers import READERS, own
 from gpt_onnx.cli._group import cli
 
