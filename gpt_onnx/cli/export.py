@@ -158,8 +158,8 @@ def _print_questions(source: str | None, as_json: bool, options: dict[str, Any])
         template = config_template(source, ExportOptions(**options))
     except UnknownNamesError as exc:
         todo = (
-            f"{source} has names of tensors that are not known: save this table in a file, put our name in for "
-            'each "?" and give it with --names FILE.'
+            f"{source} has names of tensors that are not known: save this table in a file, put our name in "
+            'for each "?" and give it with --names FILE.'
         )
         _print_template("names_template", exc.table, as_json, todo)
         return True

@@ -224,7 +224,7 @@ def test_an_incomplete_table_tells_both_sides(tmp_path: Path, config: Answers, n
     with pytest.raises(CheckpointError) as caught:
         read_checkpoint(tmp_path / "jax.safetensors", config=config(OWN_CONFIG), names=names(text))
     assert (
-        "not known by name: stack.{layer}.W_2 [48, 32] (2 times) like transposed h.{layer}.mlp.c_proj.weight; "
+        "by name: stack.{layer}.W_2 [48, 32] (2 times) like transposed h.{layer}.mlp.c_proj.weight; "
         "nothing is named as: h.{layer}.mlp.c_proj.weight like transposed stack.{layer}.W_2; "
         "no tensor has the name 'stack.{layer}.W_3' of the table; complete "
     ) in str(caught.value)
@@ -267,7 +267,7 @@ def test_a_table_without_a_weight_that_every_gpt_has_tells_what_is_not_named(
     with pytest.raises(CheckpointError) as caught:
         read_checkpoint(tmp_path / "jax.safetensors", config=config(OWN_CONFIG), names=names(text))
     assert (
-        "not known by name: stack.{layer}.W_1 [32, 48] (2 times) like transposed h.{layer}.mlp.c_fc.weight; "
+        "by name: stack.{layer}.W_1 [32, 48] (2 times) like transposed h.{layer}.mlp.c_fc.weight; "
         "nothing is named as: h.{layer}.mlp.c_fc.weight like transposed stack.{layer}.W_1; "
         "no tensor has the name 'stack.{layer}.W_3' of the table; complete "
     ) in str(caught.value)
