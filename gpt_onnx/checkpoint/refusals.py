@@ -50,8 +50,8 @@ def absent(path: Path) -> str:
     if not is_name or (len(path.parts) > 1 and path.parent.exists()):
         return told
     return (
-        f"{told}, and nothing is downloaded: if this is the name of a model on a hub, save its folder first "
-        "and name that"
+        f"{told}, and nothing is downloaded: if this is the name of a model on a hub, save its folder "
+        "(save_pretrained), and name that"
     )
 
 
@@ -66,9 +66,9 @@ def refuse_part(path: Path, options: ReadOptions) -> None:
         return
     reader = recogniser(path.parent) if (path.parent / CONFIG_FILE).is_file() else None
     if reader is not None:
+        other = "" if path.suffix == ".json" else ", or describe the file's tensors with --config"
         raise CheckpointError(
-            f"{path} is one file of a {reader.kind}; name the folder {path.parent}, which says what the file "
-            "is a part of, or describe the file with --config."
+            f"{path} is one file of a {reader.kind}; name the folder, {path.parent}{other}."
         )
 
 

@@ -70,7 +70,7 @@ def test_another_manifest_is_no_bundle(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize("name", ["model.safetensors", "config.json", "generation_config.json"])
 def test_a_file_of_a_hugging_face_folder_is_told_its_folder(theirs: Path, name: str) -> None:
     (theirs / "generation_config.json").write_text("{}")
-    assert f"is one file of a Hugging Face folder; name the folder {theirs}, which" in said(theirs / name)
+    assert f"is one file of a Hugging Face folder; name the folder, {theirs}" in said(theirs / name)
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,13 @@ def test_a_file_of_a_hugging_face_folder_is_told_its_folder(theirs: Path, name: 
 )
 def test_a_shard_or_an_index_is_told_its_folder(theirs: Path, name: str) -> None:
     (theirs / "model.safetensors").rename(theirs / name)
-    assert f"name the folder {theirs}, which" in said(theirs / name)
+    assert f"name the folder, {theirs}" in said(theirs / name)
 
 
 def test_a_file_of_our_own_checkpoint_is_told_its_folder(own: Path) -> None:
-    assert f"is one file of a gpt-onnx checkpoint; name the folder {own}" in said(own / "model.safetensors")
+    assert f"is one file of a gpt-onnx checkpoint; name the folder, {own}, or describe" in said(
+        own / "model.safetensors"
+    )
 
 
 def test_a_file_that_is_described_is_read_as_tensors(own: Path, theirs: Path) -> None:
