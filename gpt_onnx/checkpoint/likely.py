@@ -9,8 +9,8 @@ These are offers, from the likeliest on; only the program that stored the tensor
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gpt_onnx.checkpoint.patterns import Group, Shape, Shapes, groups_of, width_of
@@ -106,8 +106,12 @@ class Likely:
     """By what stands before the last word of their names."""
     layered: Mapping[Shape, int]
     """Shapes of matrices in layers, and how many patterns have each."""
-    tables: tuple[Group, ...]
-    """Matrices outside of the layers."""
+    are_turned: bool
+    """Whether layers store a wide matrix and no tall one of that size: (in, out) is how they have all."""
+    tables: Mapping[Shape, Sequence[str]]
+    """Shapes of matrices outside of the layers, and the names of each."""
+    most_rows: int
+    """Of the largest of them."""
 
     @classmethod
     def of(cls, stored: Shapes, known: Mapping[str, str]) -> Likely:
@@ -118,25 +122,26 @@ class Likely:
         elif not PARTS.isdisjoint(settled):
             settled |= WHOLE
         matrices = [group for group in groups_of(stored, width) if len(group.shape) == 2]
+        layered = Counter(one.shape for one in matrices if _is_in_layer(one) is not False)
+        tables: dict[Shape, list[str]] = defaultdict(list)
+        for one in matrices:
+            if _is_in_layer(one) is False and width in one.shape:
+                tables[one.shape].append(one.name)
         return cls(
             width=width,
             known=known,
             settled=settled,
             matrices={_stem(group.name): group for group in matrices},
-            layered=dict(Counter(one.shape for one in matrices if _is_in_layer(one) is not False)),
-            tables=tuple(one for one in matrices if _is_in_layer(one) is False and width in one.shape),
+            layered=layered,
+            are_turned=any(one[0] == width < one[1] and one[::-1] not in layered for one in layered),
+            tables=tables,
+            most_rows=max((max(shape) for shape in tables), default=0),
         )
 
     @property
     def needed(self) -> list[str]:
         """Return our names that every GPT has, and that nothing is named as."""
         return [name for name in NEEDED if name not in self.settled]
-
-    @property
-    def _are_turned(self) -> bool:
-        """Whether a layer has a wide matrix and no tall one of that size: (in, out) is how it stores them."""
-        wide = [shape for shape in self.layered if shape[0] == self.width < shape[1]]
-        return any(shape[::-1] not in self.layered for shape in wide)
 
     def _is_fitting(self, name: str, shape: Shape) -> bool:
         """Whether nothing else that is stored speaks against it."""
@@ -158,15 +163,14 @@ class Likely:
         shape, kinds = group.shape, self._tables(group)
         direct = self._fitting(kinds, shape)
         turned = [f"{TURNED}{name}" for name in self._fitting(kinds, shape[::-1]) if shape[0] != shape[1]]
-        return (turned or direct) if self._are_turned else (direct or turned)
+        return (turned or direct) if self.are_turned else (direct or turned)
 
     def _order_of_tables(self, group: Group) -> tuple[str, ...]:
         """Return what a matrix outside of the layers is, by its place in the file and its rows."""
-        same = [one.name for one in self.tables if one.shape == group.shape]
+        same = self.tables.get(group.shape, ())
         if len(same) > 1:
             return ("wte", "lm_head") if group.name == same[0] else ("lm_head", "wte")
-        rows = [max(one.shape) for one in self.tables]
-        return ("wte", "wpe", "lm_head") if max(group.shape) == max(rows, default=0) else ("wpe", "wte")
+        return ("wte", "wpe", "lm_head") if max(group.shape) == self.most_rows else ("wpe", "wte")
 
     def _vectors(self, group: Group) -> list[str]:
         """Return the parts that a vector may belong to: its matrix's, where it has one; else the norms."""

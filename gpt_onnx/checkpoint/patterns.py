@@ -64,9 +64,13 @@ class _Family:
         """Return the numbers that stand in one place, each once."""
         return dict.fromkeys(numbers[slot] for numbers in self.numbers)
 
-    def of_value(self, slot: int, value: str) -> _Family:
-        """Return the names with one number in one place."""
-        return _Family(self.words, [row for row in self.numbers if row[slot] == value], self.shape)
+    def by_value(self, slot: int) -> Iterator[_Family]:
+        """Yield the names with each number in one place."""
+        rows: dict[str, list[Sequence[str]]] = defaultdict(list)
+        for row in self.numbers:
+            rows[row[slot]].append(row)
+        for numbers in rows.values():
+            yield _Family(self.words, numbers, self.shape)
 
     def may_vary(self, slot: int) -> bool:
         """Whether numbers that change here count something; ln1 and ln2 are two names, not a count."""
@@ -95,13 +99,12 @@ def _groups(family: _Family, width: int) -> Iterator[Group]:
     """Yield a family as one pattern, or as several where numbers change that count nothing."""
     places: dict[int, str] = {}
     for slot in range(len(family.numbers[0])):
-        values = family.values(slot)
-        if len(values) == 1:
+        if len(family.values(slot)) == 1:
             continue
         fits = len(places) < len(PLACES) and family.may_vary(slot)
         if not fits or (places and not family.may_be_heads(slot, width)):
-            for value in values:
-                yield from _groups(family.of_value(slot, value), width)
+            for part in family.by_value(slot):
+                yield from _groups(part, width)
             return
         places[slot] = PLACES[len(places)]
     yield Group(family.name(places), family.shape, len(family.numbers))

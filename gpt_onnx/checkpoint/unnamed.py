@@ -12,7 +12,7 @@ from gpt_onnx.checkpoint.likely import PARTS, TURNED, WHOLE, Likely
 from gpt_onnx.checkpoint.names import Name, Naming, pattern
 from gpt_onnx.checkpoint.names_file import read_names
 from gpt_onnx.checkpoint.names_sheet import sheet
-from gpt_onnx.checkpoint.naming import matches_of
+from gpt_onnx.checkpoint.naming import unnamed
 from gpt_onnx.checkpoint.patterns import Group, Shapes, groups_of, told
 from gpt_onnx.checkpoint.spellings import Spelled
 from gpt_onnx.checkpoint.store import Store
@@ -36,18 +36,13 @@ class Unnamed:
     def __init__(self, store: Store, naming: Naming, given: Path | None = None) -> None:
         self.store, self.given = store, given
         twice = _said_twice(naming.names)
-        self._idle = [line.theirs for line in naming.names if not _fits(line, store)]
+        self._idle = dict.fromkeys(line.theirs for line in naming.names if not _fits(line, store))
         fitting = (line for line in naming.names if line not in twice and line.theirs not in self._idle)
         self.known = Naming(tuple(fitting), naming.ignored)
 
     @cached_property
     def _open(self) -> Shapes:
-        known = {match.theirs for match in matches_of(self.known, self.store.tensors).values()}
-        return {
-            name: stored.shape
-            for name, stored in self.store.tensors.items()
-            if name not in known and not self.known.ignores(name)
-        }
+        return unnamed(self.known, self.store)
 
     @cached_property
     def likely(self) -> Likely:
@@ -63,29 +58,25 @@ class Unnamed:
     def told(self) -> str:
         """Return what is open on both sides, as the inside of a sentence."""
         offers = {group: self.likely.names(group) for group in self.groups[: 10 * LINES]}
-        theirs = [f"{group}{_like(names)}" for group, names in offers.items()]
+        theirs = [f"{group}{_like(names) or ' like no weight of ours'}" for group, names in offers.items()]
         ours = [f"{APART.get(name, name)}{_like(_offered(name, offers))}" for name in self.likely.needed]
         more = sum(group.count for group in self.groups[LINES:])
         theirs = [*theirs[:LINES], *([f"and {more} more"] if more else [])]
         sides = [("it has tensors that are not known by name", theirs), ("nothing is named as", ours)]
-        idle = [f"no tensor has the name {told(name)!r} of the table" for name in self._idle[:1]]
+        idle = [f"no tensor has the name {told(name)!r} of the table" for name in [*self._idle][:1]]
         clauses = [*(f"{what}: {below(lines)}" for what, lines in sides if lines), *idle]
         return (";\n" if any("\n" in clause for clause in clauses) else "; ").join(clauses)
 
     def remedy(self) -> str:
         """Return what the user is to do."""
         path = self.store.path
-        if not (path.exists() or ".py:" in str(path)):
-            return REMEDY
+        command = f"gpt-onnx export {path}" if path.exists() or ".py:" in str(path) else ""
         if self.given is not None:
-            return (
-                f"complete {self.given}, or let --dry-run write a new table (gpt-onnx export {path} --names "
-                f"{self.given} --dry-run), and give it with --names FILE"
-            )
-        return (
-            f"gpt-onnx export {path} --dry-run > names.toml writes a table to fill in; give it with "
-            "--names FILE"
-        )
+            anew = f" ({command} --names {self.given} --dry-run prints what is left)" if command else ""
+            return f"complete {self.given}, whose ignore takes what is no weight{anew}"
+        if not command:
+            return REMEDY
+        return f"{command} --dry-run > names.toml writes a table to fill in; give it with --names FILE"
 
     def table(self) -> str:
         """Return the text of a table of names (TOML) with open lines to be filled in."""
@@ -97,16 +88,16 @@ class Unnamed:
 class UnknownNamesError(InputError, CheckpointError):
     """Tensors whose names are not known: the user's table is missing, or the table lacks them."""
 
-    def __init__(self, unnamed: Unnamed, reason: str = "") -> None:
-        said = "; ".join(filter(None, (reason, unnamed.told() if unnamed.groups else "")))
-        text = f"{unnamed.store.path}: {said};\n{unnamed.remedy()}." if "\n" in said else ""
-        super().__init__((text or f"{unnamed.store.path}: {said}; {unnamed.remedy()}.").replace(" \n", "\n"))
-        self._unnamed = unnamed
+    def __init__(self, left: Unnamed, reason: str = "") -> None:
+        said = "; ".join(filter(None, (reason, left.told())))
+        end = ";\n" if "\n" in said else "; "
+        super().__init__(f"{left.store.path}: {said}{end}{left.remedy()}.".replace(" \n", "\n"))
+        self._left = left
 
     @property
     def table(self) -> str:
         """The text of a table (TOML) to be filled in, for ``--names``."""
-        return self._unnamed.table()
+        return self._left.table()
 
 
 def _offered(ours: str, offers: Mapping[Group, Sequence[str]]) -> list[str]:

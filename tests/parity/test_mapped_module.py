@@ -134,7 +134,9 @@ def test_a_wrong_answer_is_told(tmp_path: Path, described: Any) -> None:
 
 def test_left_over_weights_are_told(tmp_path: Path, described: Any) -> None:
     (tmp_path / "names.toml").write_text(NAMES.replace('ignore = ["seen"]', ""))
-    with pytest.raises(CheckpointError, match=r"Mine: .* not named: seen \[160, 160\]"):
+    with pytest.raises(
+        CheckpointError, match=r"Mine: .* not known by name: seen \[160, 160\] like no weight"
+    ):
         resolve(mine(), ExportOptions(**described))
 
 
