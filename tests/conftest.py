@@ -7,6 +7,7 @@ tiny_bundle      a real GPT of a few KB, exported, beside its eager model in flo
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,12 @@ GRAPHS = {
 ManifestMaker = Callable[..., Manifest]
 BundleMaker = Callable[..., Path]
 ModelMaker = Callable[..., Any]
+
+
+def pytest_configure() -> None:
+    """Let processes of tests have ctrl-C, even where a shell started pytest in the background without it."""
+    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def toy_manifest(layout: str = "dynamic", attention: str = "decomposed", **changes: Any) -> Manifest:
