@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 PLACES = ("layer", "head")
@@ -80,11 +80,22 @@ class _Family:
             return True
         return values == set(range(len(values)))
 
+    def are_heads(self, slot: int) -> bool:
+        """Whether the word before the numbers here says that they are heads'."""
+        return "head" in re.split(r"[./]", self.words[slot].rstrip("./"))[-1].lower()
+
     def may_be_heads(self, slot: int, width: int) -> bool:
-        """Whether the numbers here are those of heads: by the word before them, or by the shape."""
-        word = re.split(r"[./]", self.words[slot].rstrip("./"))[-1]
+        """Whether the numbers here may be those of heads: by the word before them, or by the shape."""
         small = not width or min((self.shape[:1] + self.shape[-1:]), default=0) < width
-        return "head" in word.lower() or small
+        return self.are_heads(slot) or small
+
+    def place(self, slot: int, taken: Collection[str], width: int) -> str | None:
+        """Return what the numbers here stand for; None where they count nothing."""
+        left = [place for place in PLACES if place not in taken]
+        if not left or not self.may_vary(slot):
+            return None
+        place = "head" if "head" in left and self.are_heads(slot) else left[0]
+        return place if place == "layer" or self.may_be_heads(slot, width) else None
 
     def name(self, places: Mapping[int, str]) -> str:
         """Return the pattern, or the name where nothing changes."""
@@ -101,12 +112,12 @@ def _groups(family: _Family, width: int) -> Iterator[Group]:
     for slot in range(len(family.numbers[0])):
         if len(family.values(slot)) == 1:
             continue
-        fits = len(places) < len(PLACES) and family.may_vary(slot)
-        if not fits or (places and not family.may_be_heads(slot, width)):
+        place = family.place(slot, places.values(), width)
+        if place is None:
             for part in family.by_value(slot):
                 yield from _groups(part, width)
             return
-        places[slot] = PLACES[len(places)]
+        places[slot] = place
     yield Group(family.name(places), family.shape, len(family.numbers))
 
 

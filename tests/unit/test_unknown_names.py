@@ -26,6 +26,11 @@ def test_numbers_at_the_end_of_words_are_layers_and_heads() -> None:
     assert _patterns("layers_0/q", "layers_1/q") == [("layers_{layer}/q", 2)]
 
 
+def test_heads_of_a_single_layer_are_heads() -> None:
+    names = [f"layers.0.heads.{head}.q" for head in range(3)]
+    assert _patterns(*names, shape=(16, W)) == [("layers.0.heads.{head}.q", 3)]
+
+
 def test_numbers_that_count_nothing_stay() -> None:
     names = [f"blocks.{layer}.ln{norm}.w" for layer in range(2) for norm in (1, 2)]
     assert _patterns(*names) == [("blocks.{layer}.ln1.w", 2), ("blocks.{layer}.ln2.w", 2)]
