@@ -42,7 +42,7 @@ def test_a_source_that_is_not_there(tmp_path: Path) -> None:
 def test_no_source_outside_a_clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source_module, "find_shipped", lambda: None)
     text = _refused(InputError, None, tmp_path)
-    assert "; or FILE.py:NAME, a torch.nn.Module or a function that returns one" in text
+    assert " or FILE.py:NAME (a torch.nn.Module, or a function that returns one)." in text
     assert all(reader.summary in text for reader in READERS)
 
 
@@ -154,7 +154,7 @@ def test_a_destination_that_is_no_path(checkpoint: Path, value: Any) -> None:
 
 @pytest.mark.parametrize("value", [3, b"sotu", ""])
 def test_a_source_of_no_known_kind(tmp_path: Path, value: Any) -> None:
-    assert "; or FILE.py:NAME" in _refused(InputError, value, tmp_path)
+    assert " or FILE.py:NAME (a torch.nn.Module" in _refused(InputError, value, tmp_path)
 
 
 def test_a_reference_that_is_not_there_is_told_before_any_work(tmp_path: Path) -> None:
