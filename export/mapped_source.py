@@ -12,8 +12,8 @@ from pathlib import Path
 
 from torch import Tensor, nn
 
-from gpt_onnx.checkpoint.assembly import Reading, assembled, question_sheet, reading_of
-from gpt_onnx.checkpoint.given_names import under_names
+from gpt_onnx.checkpoint.assembly import Reading, assembled, question_sheet
+from gpt_onnx.checkpoint.given_names import reading_under_names
 from gpt_onnx.checkpoint.memory_store import MemoryStore
 from gpt_onnx.checkpoint.readers import ReadOptions
 from gpt_onnx.errors import InputError
@@ -51,7 +51,7 @@ def _reading(state: dict[str, Tensor], name: str, options: ExportOptions) -> Rea
     """
     if options.names is None:
         raise InputError(f"{name} needs a table of names (--names FILE) to become our GPT.")
-    return reading_of(*under_names(Path(options.names), MemoryStore(state, name)))
+    return reading_under_names(Path(options.names), MemoryStore(state, name))
 
 
 def mapped_template(module: nn.Module, options: ExportOptions, name: str | None = None) -> str:

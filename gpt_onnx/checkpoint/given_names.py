@@ -1,6 +1,6 @@
 """The table of names that the user gives, completed by the usual words for what it leaves out.
 
-    store, naming = under_names(Path("names.toml"), MemoryStore(state, "MyGPT"))
+    reading = reading_under_names(Path("names.toml"), MemoryStore(state, "MyGPT"))
 
 Causal masks that the usual words know are looked at and passed over.
 """
@@ -10,6 +10,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gpt_onnx.checkpoint import stored_tables
+from gpt_onnx.checkpoint.assembly import Reading, reading_of
 from gpt_onnx.checkpoint.names import Naming, pattern
 from gpt_onnx.checkpoint.names_file import read_names
 from gpt_onnx.checkpoint.naming import unnamed
@@ -17,6 +18,7 @@ from gpt_onnx.checkpoint.renamed_store import bare_table, without_prefixes
 from gpt_onnx.checkpoint.spellings import is_mask, spelled
 from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.checkpoint.unnamed import check_spelled
+from gpt_onnx.errors import InputError
 
 
 def check_masks(store: Store, naming: Naming) -> None:
@@ -29,23 +31,26 @@ def check_masks(store: Store, naming: Naming) -> None:
     stored_tables.check_masks(store.path, store.tensors, names, store.read)
 
 
-def idle_lines(naming: Naming, store: Store) -> tuple[str, ...]:
-    """Tell of lines of the user's table that fit no tensor: by a slip, the usual words may count instead."""
-    idle = [
-        line.theirs for line in naming.names if not any(map(pattern(line.theirs).fullmatch, store.tensors))
-    ]
-    if not idle:
-        return ()
-    more = f" and {len(idle) - 1} more" if len(idle) > 1 else ""
-    return (f"No tensor has the name {idle[0][:200]!r}{more} of the table of names.",)
-
-
-def under_names(file: Path, store: Store) -> tuple[Store, Naming]:
-    """Return a store without PyTorch's prefixes, and the user's table for it with what the usual words add.
+def check_lines(naming: Naming, store: Store, file: Path) -> None:
+    """See that every line of the user's table fits a tensor: by a slip, the usual words would count instead.
 
     Raises:
-        InputError: if the table cannot be understood.
-        CheckpointError: if two names become one, or a mask is not causal.
+        InputError: naming a line that fits none.
+    """
+    for line in naming.names:
+        if not any(map(pattern(line.theirs).fullmatch, store.tensors)):
+            raise InputError(
+                f"{file} names {line.theirs[:200]!r}, which no tensor of {store.path} is; correct the line, "
+                "or take it out."
+            )
+
+
+def reading_under_names(file: Path, store: Store) -> Reading:
+    """Find out what tensors say under the user's table, with what the usual words add to it.
+
+    Raises:
+        InputError: if the table cannot be understood, or a line of it fits no tensor.
+        CheckpointError: if two names become one, tensors are left over, or a mask is not causal.
         UnknownNamesError: if names are in neither.
     """
     store = without_prefixes(store)
@@ -54,4 +59,6 @@ def under_names(file: Path, store: Store) -> tuple[Store, Naming]:
     added = spelled(unnamed(naming, store))
     both = Naming((*naming.names, *added.naming.names), (*naming.ignored, *added.naming.ignored))
     check_spelled(added, both, store, file)
-    return store, both
+    reading = reading_of(store, both)
+    check_lines(naming, store, file)
+    return reading

@@ -113,7 +113,7 @@ def test_masks_are_no_weights_and_must_be_causal(tmp_path: Path) -> None:
         for layer in range(2):
             value["model"][f"transformer.h.{layer}.attn.bias"] = torch.ones(1, 1, 24, 24)
 
-    with pytest.raises(CheckpointError, match=r"h\.1\.attn\.bias is a mask that is not causal"):
+    with pytest.raises(CheckpointError, match=r"h\.0\.attn\.bias is a mask that is not causal"):
         read_nano(tmp_path, blind, mask=True)
 
 

@@ -8,14 +8,13 @@ names is needed. What tensors cannot say is asked for.
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 from gpt_onnx.checkpoint.archive import LazyTensor, flatten, is_archive, odd_tensors, read_archive
 from gpt_onnx.checkpoint.archive_zip import read_directory
 from gpt_onnx.checkpoint.assembly import POSITIONS, Reading, assembled, question_sheet, reading_of
 from gpt_onnx.checkpoint.checkpoint import Checkpoint
-from gpt_onnx.checkpoint.given_names import idle_lines
+from gpt_onnx.checkpoint.given_names import check_lines
 from gpt_onnx.checkpoint.names import Naming
 from gpt_onnx.checkpoint.names_file import read_names
 from gpt_onnx.checkpoint.naming import matches_of
@@ -103,7 +102,9 @@ def _understood(path: Path, options: ReadOptions) -> Reading:
         raise InputError(f"{str(exc).removesuffix('.')}; {REMEDY}.") from exc
     if POSITIONS not in matches_of(own, store.tensors):
         _check_table(store, naming, reading)
-    return replace(reading, notes=(*reading.notes, *idle_lines(own, store)))
+    if options.names is not None:
+        check_lines(own, store, options.names)
+    return reading
 
 
 def read(path: Path, options: ReadOptions) -> Checkpoint:

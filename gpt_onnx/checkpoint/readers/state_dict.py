@@ -14,14 +14,13 @@ from pathlib import Path
 from gpt_onnx.checkpoint.archive import LazyTensor, is_archive, read_archive, state_dict_of
 from gpt_onnx.checkpoint.assembly import Reading, assembled, question_sheet, reading_of
 from gpt_onnx.checkpoint.checkpoint import Checkpoint
-from gpt_onnx.checkpoint.given_names import check_masks, idle_lines, under_names
+from gpt_onnx.checkpoint.given_names import check_masks, reading_under_names
 from gpt_onnx.checkpoint.names import OURS, Name, Naming
-from gpt_onnx.checkpoint.names_file import read_names
 from gpt_onnx.checkpoint.naming import matches_of
 from gpt_onnx.checkpoint.npz_store import NpzStore, is_npz
 from gpt_onnx.checkpoint.readers import hf_gpt2, hf_llama
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
-from gpt_onnx.checkpoint.renamed_store import bare_table, without_prefixes
+from gpt_onnx.checkpoint.renamed_store import without_prefixes
 from gpt_onnx.checkpoint.safetensors_store import SafetensorsStore
 from gpt_onnx.checkpoint.spellings import spelled
 from gpt_onnx.checkpoint.store import Store
@@ -138,9 +137,7 @@ def _understood(path: Path, options: ReadOptions) -> Reading:
     if not store.tensors:
         raise CheckpointError(f"{path} holds no tensor of floating point; weights were expected.")
     if options.names is not None:
-        reading = reading_of(*under_names(options.names, store))
-        own = bare_table(read_names(options.names), reading.store)
-        return replace(reading, notes=(*reading.notes, *idle_lines(own, reading.store)))
+        return reading_under_names(options.names, store)
     return _by_tables(without_prefixes(store))
 
 
