@@ -29,7 +29,8 @@ demo: .venv/demo.stamp
 	$(BIN)/gpt-onnx bench $(DEMO) --against models/sotu
 
 test: .venv/dev.stamp
-	$(BIN)/python -m pytest -q
+	$(BIN)/python -m pytest -q tests/cli tests/latency
+	$(BIN)/python -m pytest -q -n 2 --dist loadfile --ignore=tests/cli --ignore=tests/latency
 
 check: .venv/dev.stamp
 	$(BIN)/ruff format --check .
