@@ -30,6 +30,7 @@ NAMES = [
     "parse_graph",
     "publishing",
     "read_graph",
+    "replacing",
     "seal",
 ]
 

@@ -54,7 +54,7 @@ def assert_one_sentence(error: GptOnnxError) -> None:
     text = str(error)
     assert text.endswith(".")
     assert "\n" not in text
-    assert len(text) < 500
+    assert len(text) < 600  # the test's own folder may take 120 of them
 
 
 def refused(folder: Path, match: str, **options: Any) -> None:
