@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from gpt_onnx.checkpoint.assembly import Reading, assembled, question_sheet
 from gpt_onnx.checkpoint.given_names import reading_under_names
 from gpt_onnx.checkpoint.memory_store import MemoryStore
-from gpt_onnx.checkpoint.readers import ReadOptions
 from gpt_onnx.errors import InputError
 
 from .gate.mapped import MappedReference
@@ -25,14 +24,6 @@ from .gpt_source import GptSource, hash_of_state
 from .module_source import ModuleOfUser, in_float32, refuse_compiled, snake_case
 from .options import ExportOptions
 from .user_code import module_code
-
-
-def _path(value: Path | str | None) -> Path | None:
-    return None if value is None else Path(value)
-
-
-def _read_options(options: ExportOptions) -> ReadOptions:
-    return ReadOptions(tokenizer=options.tokenizer, config=_path(options.config), names=_path(options.names))
 
 
 def _state(module: nn.Module) -> dict[str, Tensor]:
@@ -58,7 +49,7 @@ def mapped_template(module: nn.Module, options: ExportOptions, name: str | None 
     """Return the text of a --config file for a module whose weights a table of names maps."""
     shown = name or type(module).__name__
     reading = _reading(_state(module), shown, options)
-    return question_sheet(reading, _read_options(options), path=Path(shown))
+    return question_sheet(reading, options.reading, path=Path(shown))
 
 
 def mapped_source(module: nn.Module, options: ExportOptions, name: str | None = None) -> GptSource:
@@ -78,7 +69,7 @@ def mapped_source(module: nn.Module, options: ExportOptions, name: str | None = 
     shown = name or type(module).__name__
     state = _state(module)
     reading = _reading(state, shown, options)
-    checkpoint = assembled(reading, _read_options(options), path=Path(shown), kind="module")
+    checkpoint = assembled(reading, options.reading, path=Path(shown), kind="module")
     config = checkpoint.config
 
     def reference() -> Reference:

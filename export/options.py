@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpt_onnx.checkpoint.readers import ReadOptions
 from gpt_onnx.errors import ConfigError
 
 from .targets import find_target
@@ -87,6 +88,12 @@ class ExportOptions:
             raise ConfigError(f"check is {self.check!r}; known are {', '.join(CHECK_LEVELS)}.")
         if self.check == "none" and self.reference is not None:
             raise ConfigError("check is 'none' and a reference is given; choose a check that looks at it.")
+
+    @property
+    def reading(self) -> ReadOptions:
+        """Return what is said of the source itself, as readers of checkpoints take it."""
+        config, names = (None if path is None else Path(path) for path in (self.config, self.names))
+        return ReadOptions(tokenizer=self.tokenizer, config=config, names=names)
 
     @property
     def layout(self) -> str:

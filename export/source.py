@@ -13,7 +13,6 @@ from torch import nn
 from gpt_onnx.checkpoint import find_shipped, read_checkpoint
 from gpt_onnx.checkpoint.questions import is_open
 from gpt_onnx.checkpoint.reader import find_reader
-from gpt_onnx.checkpoint.readers import ReadOptions
 from gpt_onnx.checkpoint.refusals import absent
 from gpt_onnx.checkpoint.refusals import kinds as readable_kinds
 from gpt_onnx.errors import CheckpointError, InputError
@@ -150,10 +149,6 @@ def resolve(source: SourceLike, options: ExportOptions) -> Source:
     return look_at(source, options).source
 
 
-def _path(value: Path | str | None) -> Path | None:
-    return None if value is None else Path(value)
-
-
 def _template(source: SourceLike, options: ExportOptions) -> str | None:
     """Return the questions of a source with the answers that there are; None where it tells all."""
     if isinstance(source, nn.Module):
@@ -163,9 +158,8 @@ def _template(source: SourceLike, options: ExportOptions) -> str | None:
             return None
         return mapped_template(load_module(str(source)), options, str(source))
     path = _found(source)
-    told = ReadOptions(config=_path(options.config), names=_path(options.names))
-    reader = find_reader(path, told)
-    return reader.template(path, told) if reader.template else None
+    reader = find_reader(path, options.reading)
+    return reader.template(path, options.reading) if reader.template else None
 
 
 def config_template(source: SourceLike, options: ExportOptions) -> str | None:

@@ -115,7 +115,7 @@ def _offer(folder: Path) -> str | None:
     names = " or ".join(str(entry) for entry, _ in found)
     entry, reader = found[0]
     held = entry.relative_to(folder)
-    return f"{folder} itself is no checkpoint, but holds {held} ({reader.kind}): name {names}"
+    return f"{folder} is no checkpoint, but holds {held} ({reader.kind}): name {names}"
 
 
 def _told_of_folder(folder: Path) -> str:

@@ -172,3 +172,10 @@ no_hash_option = click.option(
     is_flag=True,
     help="Skip the SHA-256 of the bundle's files; sizes and names are still checked.",
 )
+store_option = click.option(
+    "--store",
+    type=click.Choice(["fp32", "fp16", "bf16"]),
+    default="fp32",
+    show_default=True,
+    help="How the checkpoint's weights are stored.",
+)

@@ -16,6 +16,7 @@ from gpt_onnx.cli._options import (
     json_option,
     names_option,
     overwrite_option,
+    store_option,
     tokenizer_option,
 )
 from gpt_onnx.cli._progress import progress_bars
@@ -35,13 +36,7 @@ if TYPE_CHECKING:
     show_default=True,
     help="Our layout, or Hugging Face's gpt2 or llama, whichever the model fits.",
 )
-@click.option(
-    "--store",
-    type=click.Choice(["fp32", "fp16", "bf16"]),
-    default="fp32",
-    show_default=True,
-    help="How the checkpoint's weights are stored.",
-)
+@store_option
 @config_option
 @names_option
 @tokenizer_option

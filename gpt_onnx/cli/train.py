@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from gpt_onnx.cli._console import INTERRUPTED, cancel_request, is_quiet, note
-from gpt_onnx.cli._options import FOLDER, json_option, seed_option, threads_option
+from gpt_onnx.cli._options import FOLDER, json_option, seed_option, store_option, threads_option
 
 if TYPE_CHECKING:
     from gpt_onnx.train import TrainProgress, TrainReport
@@ -126,13 +126,7 @@ def _print_report(report: TrainReport, output: Path, as_json: bool) -> None:
     show_default=True,
     help="What matrices are multiplied in; bf16 is faster where the processor has it.",
 )
-@click.option(
-    "--store",
-    type=click.Choice(["fp32", "fp16", "bf16"]),
-    default="fp32",
-    show_default=True,
-    help="How the checkpoint's weights are stored.",
-)
+@store_option
 @click.option(
     "--validate-every", type=POSITIVE, default=250, show_default=True, help="Steps between validations."
 )
