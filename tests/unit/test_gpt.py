@@ -14,6 +14,7 @@ from scipy.special import erf
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import InputError
 from gpt_onnx.model import GPT
+from tests.padded_rows import padded_rows
 
 SIZES: dict[str, Any] = {"vocab_size": 50, "context_length": 32, "n_embd": 24, "n_layer": 3, "n_head": 4}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -150,13 +151,7 @@ def test_forward_is_pure() -> None:
 def test_a_padded_row_equals_its_solo_run(variant: str, side: str) -> None:
     model = make_model(variant)
     rows = [IDS[0], IDS[1][:4], IDS[0][:1]]
-    padded, mask, positions = [], [], []
-    for row in rows:
-        fill = 9 - len(row)
-        ahead, behind = (fill, 0) if side == "left" else (0, fill)
-        padded.append([13] * ahead + row + [17] * behind)
-        mask.append([0] * ahead + [1] * len(row) + [0] * behind)
-        positions.append([0] * ahead + list(range(len(row))) + [0] * behind)
+    padded, mask, positions = padded_rows(rows, side, 9)
     out = logits(model, padded, attention_mask=torch.tensor(mask), position_ids=torch.tensor(positions))
     for number, row in enumerate(rows):
         real = torch.tensor(mask[number], dtype=torch.bool)

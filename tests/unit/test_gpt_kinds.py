@@ -14,6 +14,7 @@ from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import InputError
 from gpt_onnx.model import GPT
 from gpt_onnx.train.evaluate import token_loss
+from tests.padded_rows import padded_rows
 
 SIZES: dict[str, Any] = {"vocab_size": 50, "context_length": 12, "n_embd": 24, "n_layer": 2, "n_head": 4}
 KINDS: dict[str, dict[str, Any]] = {
@@ -65,13 +66,7 @@ def test_any_way_of_cutting_the_sequence_gives_the_same_logits(kind: str, cuts: 
 def test_a_padded_row_equals_its_solo_run(kind: str, side: str) -> None:
     gpt = make(kind)
     rows = [IDS[0], IDS[1][:4], IDS[0][:1]]
-    padded, mask, positions = [], [], []
-    for row in rows:
-        fill = 9 - len(row)
-        ahead, behind = (fill, 0) if side == "left" else (0, fill)
-        padded.append([13] * ahead + row + [17] * behind)
-        mask.append([0] * ahead + [1] * len(row) + [0] * behind)
-        positions.append([0] * ahead + list(range(len(row))) + [0] * behind)
+    padded, mask, positions = padded_rows(rows, side, 9)
     out = logits(gpt, padded, attention_mask=torch.tensor(mask), position_ids=torch.tensor(positions))
     for number, row in enumerate(rows):
         real = torch.tensor(mask[number], dtype=torch.bool)
