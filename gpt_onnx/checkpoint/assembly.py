@@ -10,7 +10,7 @@ sinusoidal positions, which the exported graph computes.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -20,7 +20,7 @@ from gpt_onnx.checkpoint.leftovers import listed
 from gpt_onnx.checkpoint.names import Naming
 from gpt_onnx.checkpoint.naming import check_naming, matches_of, recipes_of, unnamed
 from gpt_onnx.checkpoint.questions import complete, template
-from gpt_onnx.checkpoint.readers._reader import ReadOptions, find_tokenizer
+from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions, find_tokenizer
 from gpt_onnx.checkpoint.recipe import Floats, Piece, Recipe, alone, same_values
 from gpt_onnx.checkpoint.rotary_tables import check_rotary_tables
 from gpt_onnx.checkpoint.store import Store
@@ -189,3 +189,27 @@ def assembled(reading: Reading, options: ReadOptions, *, path: Path, kind: str) 
 def question_sheet(reading: Reading, options: ReadOptions, *, path: Path) -> str:
     """Return the text of a --config file with what the tensors say and what is to be answered."""
     return template(reading.facts, source=path, file=options.config)
+
+
+def asking_reader(
+    *,
+    kind: str,
+    summary: str,
+    recognises: Callable[[Path], bool],
+    understood: Callable[[Path, ReadOptions], Reading],
+) -> Reader:
+    """Return the reader of sources whose tensors leave questions open.
+
+    Args:
+        kind: See Reader.
+        summary: See Reader.
+        recognises: See Reader.
+        understood: Returns what a source's tensors say, or raises what ``Reader.read`` raises.
+    """
+    return Reader(
+        kind=kind,
+        summary=summary,
+        recognises=recognises,
+        read=lambda path, options: assembled(understood(path, options), options, path=path, kind=kind),
+        template=lambda path, options: question_sheet(understood(path, options), options, path=path),
+    )

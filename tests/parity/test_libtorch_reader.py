@@ -83,16 +83,21 @@ def test_what_tensors_cannot_say_is_asked_with_its_choices(make_cpp: CppMaker) -
         read_checkpoint(make_cpp(kind="packed").module, config=made.config(**LEARNED))
 
 
+def sheet_of(path: Path) -> str:
+    assert libtorch.READER.template is not None
+    return libtorch.READER.template(path, ReadOptions())
+
+
 def test_documentation_shows_the_template_as_it_is(make_cpp: CppMaker, tmp_path: Path) -> None:
     path = tmp_path / "gpt.pt"
     path.write_bytes(make_cpp().module.read_bytes())
     page = Path(__file__).resolve().parents[2] / "docs" / "cpp.md"
-    assert libtorch.template(path, ReadOptions()) in page.read_text(encoding="utf-8")
+    assert sheet_of(path) in page.read_text(encoding="utf-8")
 
 
 def test_filled_template_is_a_configuration(make_cpp: CppMaker, tmp_path: Path) -> None:
     made = make_cpp()
-    text = libtorch.template(made.module, ReadOptions())
+    text = sheet_of(made.module)
     for key, answer in CPP_ANSWERS.items():
         text = re.sub(rf"# {key} = .*", f"{key} = {json.dumps(answer)}", text)
     (tmp_path / "gpt.toml").write_text(text)

@@ -12,13 +12,12 @@ from pathlib import Path
 
 from gpt_onnx.checkpoint.archive import LazyTensor, flatten, is_archive, odd_tensors, read_archive
 from gpt_onnx.checkpoint.archive_zip import read_directory
-from gpt_onnx.checkpoint.assembly import POSITIONS, Reading, assembled, question_sheet, reading_of
-from gpt_onnx.checkpoint.checkpoint import Checkpoint
+from gpt_onnx.checkpoint.assembly import POSITIONS, Reading, asking_reader, reading_of
 from gpt_onnx.checkpoint.given_names import check_lines
 from gpt_onnx.checkpoint.names import Naming
 from gpt_onnx.checkpoint.names_file import read_names
 from gpt_onnx.checkpoint.naming import matches_of
-from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
+from gpt_onnx.checkpoint.readers._reader import ReadOptions
 from gpt_onnx.checkpoint.spellings import is_mask, is_no_weight, spelled
 from gpt_onnx.checkpoint.state_dicts import check_masks
 from gpt_onnx.checkpoint.store import Store
@@ -107,20 +106,9 @@ def _understood(path: Path, options: ReadOptions) -> Reading:
     return reading
 
 
-def read(path: Path, options: ReadOptions) -> Checkpoint:
-    """See Reader."""
-    return assembled(_understood(path, options), options, path=path, kind=KIND)
-
-
-def template(path: Path, options: ReadOptions) -> str:
-    """See Reader."""
-    return question_sheet(_understood(path, options), options, path=path)
-
-
-READER = Reader(
+READER = asking_reader(
     kind=KIND,
     summary="what C++ wrote (torch::save, OutputArchive)",
     recognises=recognises,
-    read=read,
-    template=template,
+    understood=_understood,
 )

@@ -12,14 +12,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from gpt_onnx.checkpoint.archive import LazyTensor, is_archive, read_archive, state_dict_of
-from gpt_onnx.checkpoint.assembly import Reading, assembled, question_sheet, reading_of
-from gpt_onnx.checkpoint.checkpoint import Checkpoint
+from gpt_onnx.checkpoint.assembly import Reading, asking_reader, reading_of
 from gpt_onnx.checkpoint.given_names import check_masks, reading_under_names
 from gpt_onnx.checkpoint.names import OURS, Name, Naming
 from gpt_onnx.checkpoint.naming import matches_of
 from gpt_onnx.checkpoint.npz_store import NpzStore, is_npz
 from gpt_onnx.checkpoint.readers import hf_gpt2, hf_llama
-from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions
+from gpt_onnx.checkpoint.readers._reader import ReadOptions
 from gpt_onnx.checkpoint.renamed_store import without_prefixes
 from gpt_onnx.checkpoint.safetensors_store import SafetensorsStore
 from gpt_onnx.checkpoint.spellings import spelled
@@ -141,20 +140,9 @@ def _understood(path: Path, options: ReadOptions) -> Reading:
     return _by_tables(without_prefixes(store))
 
 
-def read(path: Path, options: ReadOptions) -> Checkpoint:
-    """See Reader."""
-    return assembled(_understood(path, options), options, path=path, kind=KIND)
-
-
-def template(path: Path, options: ReadOptions) -> str:
-    """See Reader."""
-    return question_sheet(_understood(path, options), options, path=path)
-
-
-READER = Reader(
+READER = asking_reader(
     kind=KIND,
     summary="a state dict (torch.save, safetensors, np.savez)",
     recognises=recognises,
-    read=read,
-    template=template,
+    understood=_understood,
 )
