@@ -1,0 +1,1 @@
+"""Weights as small integers: grids, quantisers, and what they calibrate with."""
