@@ -14,7 +14,15 @@ from gpt_onnx.bundle._check import check_graph, check_summaries
 from gpt_onnx.bundle._codec import decode_manifest, encode_manifest
 from gpt_onnx.bundle._describe import describe_bundle
 from gpt_onnx.bundle._graph import parse_graph, read_graph
-from gpt_onnx.bundle._manifest import FORMAT, FORMAT_VERSION, FileEntry, GraphInfo, Manifest, ModelInfo
+from gpt_onnx.bundle._manifest import (
+    FORMAT,
+    FORMAT_VERSION,
+    FileEntry,
+    GraphInfo,
+    Manifest,
+    ModelInfo,
+    QuantizationInfo,
+)
 from gpt_onnx.bundle._open import Bundle, open_bundle
 from gpt_onnx.bundle._publish import check_destination, publishing, replacing
 from gpt_onnx.bundle._seal import seal
@@ -32,6 +40,7 @@ __all__ = [
     "Manifest",
     "ModelInfo",
     "Node",
+    "QuantizationInfo",
     "Value",
     "check_destination",
     "check_graph",

@@ -13,13 +13,25 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from gpt_onnx.bundle._manifest import FORMAT, FORMAT_VERSION, FileEntry, GraphInfo, Manifest, ModelInfo
+from gpt_onnx.bundle._manifest import (
+    FORMAT,
+    FORMAT_VERSION,
+    FileEntry,
+    GraphInfo,
+    Manifest,
+    ModelInfo,
+    QuantizationInfo,
+)
 from gpt_onnx.bundle._names import shorten
 from gpt_onnx.errors import BundleError
 
 MAX_MANIFEST_BYTES = 1 << 20
-UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
+UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
+    1: lambda values: {**values, "format_version": 2, "quantization": None},
+}
 """Version to the function that turns an object of that version into one of the next."""
+RECORDS: Mapping[str, Any] = {"graph": GraphInfo, "model": ModelInfo, "quantization": QuantizationInfo}
+"""Key to the kind of object that it holds."""
 
 _LEADING = ("format", "format_version")
 
@@ -113,8 +125,8 @@ def decode_manifest(content: bytes) -> Manifest:
         values["files"] = {
             name: _record(FileEntry, entry, f"files[{shorten(name)}]") for name, entry in files.items()
         }
-    for name, kind in (("graph", GraphInfo), ("model", ModelInfo)):
-        if name in values:
+    for name, kind in RECORDS.items():
+        if values.get(name) is not None:
             values[name] = _record(kind, values[name], name)
     manifest: Manifest = _record(Manifest, values, "the manifest")
     if not manifest.files:

@@ -112,6 +112,7 @@ def describe_bundle(bundle: Bundle) -> dict[str, Any]:
         "format_version": manifest.format_version,
         "target": manifest.target,
         "precision": manifest.precision,
+        "quantization": manifest.quantization and dataclasses.asdict(manifest.quantization),
         **info,
         "model": dataclasses.asdict(manifest.model),
         "cache_bytes_per_token": _cache_bytes_per_token(bundle, summaries),

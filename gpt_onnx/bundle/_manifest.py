@@ -3,6 +3,7 @@
     Manifest
     ├── graph: GraphInfo                the ONNX graphs, their form and their versions
     ├── model: ModelInfo                the sizes that a runtime needs
+    ├── quantization: QuantizationInfo   how weights became small integers; None where they did not
     └── files: path -> FileEntry        every other file, with its size and hash
 
 The records refuse values that contradict each other: code that holds a ``Manifest`` need not ask again.
@@ -21,7 +22,7 @@ from gpt_onnx.bundle._names import fault_in_name, first_clash, shorten
 from gpt_onnx.errors import BundleError
 
 FORMAT = "gpt-onnx"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 LAYOUTS: Mapping[str, tuple[str, ...]] = {
     "dynamic": ("model",),
     "static": ("prefill", "decode"),
@@ -29,6 +30,9 @@ LAYOUTS: Mapping[str, tuple[str, ...]] = {
 }
 """Each layout with the roles of its graphs."""
 ATTENTIONS = ("gqa", "decomposed", "traced")
+ACCURACY_LEVELS = (0, 4)
+WEIGHT_BITS = (4, 8)
+FLOAT_BITS = 32
 POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "unknown")
 
 _Rule = tuple[str, Callable[[Any], bool]]
@@ -65,6 +69,11 @@ def _pattern(expression: str, meaning: str) -> _Rule:
 
 def _choice(choices: tuple[str, ...]) -> _Rule:
     return f"one of {', '.join(choices)}", lambda value: isinstance(value, str) and value in choices
+
+
+def _number_of(choices: tuple[int, ...]) -> _Rule:
+    meaning = f"one of {', '.join(str(choice) for choice in choices)}"
+    return meaning, lambda value: type(value) is int and value in choices
 
 
 def _optional(rule: _Rule) -> _Rule:
@@ -206,6 +215,33 @@ class ModelInfo:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class QuantizationInfo:
+    """How weights were turned into small integers: each is ``scale * (integer - zero point)``.
+
+    Raises:
+        BundleError: if a value is of the wrong kind.
+    """
+
+    bits: int
+    """Of a weight within the layers."""
+    block_size: int
+    """Consecutive inputs of one output that share a scale and a zero point."""
+    symmetric: bool
+    """Whether every zero point is the middle of the range, and none is stored."""
+    accuracy_level: int
+    """4: products see activations rounded to int8; 0: activations stay float32."""
+    quantizer: str
+    """The method that chose the integers: "rtn", "hqq", "gptq"."""
+    head_bits: int
+    """Of a weight of the head, and of the embedding where they are one table; 32: float32."""
+    float_weights: list[str]
+    """What stayed float32; "*" stands for every layer's number."""
+
+    def __post_init__(self) -> None:
+        _check(self, _QUANTIZATION_RULES, "quantization.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
     """A bundle's description of itself.
 
@@ -233,6 +269,8 @@ class Manifest:
     """Package to version, of those that took part."""
     source_sha256: str
     """Hash of the checkpoint or source that the bundle was made from."""
+    quantization: QuantizationInfo | None = None
+    """How weights were quantised; None where all of them are floating point."""
     files: dict[str, FileEntry] = field(default_factory=dict)
     """Path to size and hash, for every file but the manifest; empty until the bundle is sealed."""
     format: str = FORMAT
@@ -276,6 +314,18 @@ _MODEL_RULES: Mapping[str, _Rule] = {
     "position_limit": _optional(_POSITIVE),
     **dict.fromkeys(("n_layer", "n_kv_head", "head_size", "cache_head_size", "parameters"), _COUNT),
 }
+_QUANTIZATION_RULES: Mapping[str, _Rule] = {
+    "bits": _number_of(WEIGHT_BITS),
+    "block_size": _POSITIVE,
+    "symmetric": _FLAG,
+    "accuracy_level": _number_of(ACCURACY_LEVELS),
+    "quantizer": _WORD,
+    "head_bits": _number_of((*WEIGHT_BITS, FLOAT_BITS)),
+    "float_weights": (
+        "a list of names",
+        lambda value: isinstance(value, list) and all(_NAME[1](name) for name in value),
+    ),
+}
 _MANIFEST_RULES: Mapping[str, _Rule] = {
     "format": (repr(FORMAT), lambda value: value == FORMAT),
     "format_version": (str(FORMAT_VERSION), lambda value: type(value) is int and value == FORMAT_VERSION),
@@ -289,5 +339,9 @@ _MANIFEST_RULES: Mapping[str, _Rule] = {
     "options": ("an object of plain JSON", lambda value: isinstance(value, dict) and _is_plain_json(value)),
     "versions": ("an object of strings", _texts_to(_is_text)),
     "source_sha256": _SHA256,
+    "quantization": (
+        "an object, or null",
+        lambda value: value is None or isinstance(value, QuantizationInfo),
+    ),
     "files": ("an object of files", _texts_to(lambda value: isinstance(value, FileEntry))),
 }

@@ -19,6 +19,7 @@ NAMES = [
     "Manifest",
     "ModelInfo",
     "Node",
+    "QuantizationInfo",
     "Value",
     "check_destination",
     "check_graph",

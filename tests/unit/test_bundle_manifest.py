@@ -18,8 +18,7 @@ from gpt_onnx.bundle import (
     FORMAT_VERSION,
     FileEntry,
     Manifest,
-    _codec,
-    _manifest,
+    QuantizationInfo,
     decode_manifest,
     encode_manifest,
 )
@@ -80,22 +79,44 @@ def test_a_newer_format_is_refused_in_one_sentence(values: dict[str, Any]) -> No
     values = {"format": "gpt-onnx", "format_version": FORMAT_VERSION + 1, "unheard": {"of": 1}}
     with pytest.raises(BundleError) as caught:
         decode_manifest(_encoded(values))
-    assert str(caught.value) == "its format_version is 2 and this gpt-onnx reads up to 1; upgrade gpt-onnx."
+    assert str(caught.value) == "its format_version is 3 and this gpt-onnx reads up to 2; upgrade gpt-onnx."
 
 
-def test_an_older_format_is_lifted(values: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    def lift(older: dict[str, Any]) -> dict[str, Any]:
-        return older | {"format_version": 2, "name": older["name"] + " lifted"}
+def test_a_bundle_of_the_first_format_has_no_quantised_weights(values: dict[str, Any]) -> None:
+    older = {key: value for key, value in values.items() if key != "quantization"} | {"format_version": 1}
+    manifest = decode_manifest(_encoded(older))
+    assert (manifest.format_version, manifest.quantization) == (FORMAT_VERSION, None)
 
-    for module in (_codec, _manifest):
-        monkeypatch.setattr(module, "FORMAT_VERSION", 2)
-    monkeypatch.setattr(_codec, "UPGRADES", {1: lift})
-    monkeypatch.setitem(
-        _manifest._MANIFEST_RULES,
-        "format_version",
-        ("2", lambda value: value == 2),
+
+def test_how_weights_were_quantised_comes_back_equal(make_manifest: ManifestMaker) -> None:
+    info = QuantizationInfo(
+        bits=4,
+        block_size=32,
+        symmetric=False,
+        accuracy_level=4,
+        quantizer="rtn",
+        head_bits=8,
+        float_weights=["h.*.ln_1.weight"],
     )
-    assert decode_manifest(_encoded(values)).name == "toy lifted"
+    manifest = make_manifest(files=FILES, quantization=info)
+    assert decode_manifest(encode_manifest(manifest)) == manifest
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("bits", 3), ("head_bits", 16), ("accuracy_level", 1), ("block_size", 0), ("float_weights", "all")],
+)
+def test_a_quantization_out_of_range_is_refused(name: str, value: object) -> None:
+    fields = {
+        "bits": 4,
+        "block_size": 32,
+        "symmetric": False,
+        "accuracy_level": 4,
+        "quantizer": "rtn",
+        "head_bits": 4,
+    }
+    with pytest.raises(BundleError, match=rf"^quantization\.{name} is "):
+        QuantizationInfo(**{**fields, "float_weights": [], name: value})  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
