@@ -23,7 +23,7 @@ from gpt_onnx.errors import ExportError
 
 from .gate.cases import Ids
 from .gate.foreign import ModuleReference
-from .gate.reference import Reference, evaluating
+from .gate.reference import PLAIN, Reference, Units, evaluating
 from .gate.truth import Truth
 from .gpt_source import Traced, finite_numpy, hash_of_state
 from .graphs import check_frozen_length, example_sizes, plain_graph
@@ -48,11 +48,11 @@ NOT_CAUSAL = (
 class ModuleOfUser(ModuleReference):
     """The module as the gate runs it: its prints go to stderr, and it cannot end the process."""
 
-    def compute(self, ids: Ids) -> Truth:
+    def compute(self, ids: Ids, units: Units = PLAIN) -> Truth:
         """See Reference."""
         try:
             with user_code():
-                return super().compute(ids)
+                return super().compute(ids, units)
         except LeftError as exc:
             raise ExportError(f"the module ended its forward by {told(exc)}; let it return logits.") from exc
 

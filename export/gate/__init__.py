@@ -14,6 +14,7 @@ from .cases import LEVELS
 from .foreign import ModuleReference, logits_in
 from .gate import Progress, run_gate
 from .ours import GptReference
+from .quantized import quantized_reference
 from .reference import Reference
 from .report import GateReport, Outcome, Row
 from .stored import write_reference
@@ -29,6 +30,7 @@ __all__ = [
     "Row",
     "gate_against",
     "logits_in",
+    "quantized_reference",
     "run_gate",
     "write_reference",
 ]

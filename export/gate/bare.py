@@ -19,6 +19,7 @@ from gpt_onnx.runtime.providers import find_device, import_onnxruntime
 from .case import Logits, StepDecoder
 
 ERRORS_ONLY = 3
+QDQ_LEVEL = "session.qdq_matmulnbits_accuracy_level"
 Ints = npt.NDArray[np.int64]
 Past = Sequence[Logits]
 
@@ -36,6 +37,8 @@ class BareGraph:
         ort = import_onnxruntime(device)
         options = ort.SessionOptions()
         options.log_severity_level = ERRORS_ONLY
+        if quantization := bundle.manifest.quantization:  # standard operators do not say it themselves
+            options.add_session_config_entry(QDQ_LEVEL, str(quantization.accuracy_level))
         if not optimised:
             options.graph_optimization_level = ort.GraphOptimizationLevel.ORT_DISABLE_ALL
         role = "prefill" if bundle.manifest.graph.layout == "static" else "model"

@@ -24,6 +24,8 @@ from .tolerance import Ratio
 Logits = npt.NDArray[np.float32]
 MARGIN = 25.0
 """How far beyond its bound a case may be for a second look, as a multiple of the bound."""
+EXACT_PRODUCTS = "exact products"
+"""Group of the cases that are held to what float32 alone costs, whatever the bundle rounds."""
 SHORT = 35  # tokens of the cases that do not ask the level for a length
 Cache = Sequence[tuple[Logits, Logits]]
 

@@ -23,7 +23,8 @@ from gpt_onnx.errors import ExportError
 
 from .cases import SEED, Ids
 from .nudged import nudged
-from .reference import PLAIN, Draft, Refused, Units, evaluating, in_dtype
+from .reference import FLOAT32, PLAIN, Draft, Others, Refused, Units, evaluating, in_dtype
+from .rounding import inputs_rounded
 from .tolerance import FloatArray, RowErrors
 from .truth import Truth
 
@@ -129,6 +130,7 @@ class ModuleReference:
         ExportError: if it cannot be copied.
     """
 
+    cost = FLOAT32
     is_original = True
     padded_vocab_size: int | None = None
     shares_prefixes = False
@@ -140,12 +142,26 @@ class ModuleReference:
         self._device = tensors[0].device if tensors else torch.device("cpu")
         self._f64: nn.Module | None = _copied(module).to(torch.float64)
         self._nudged: nn.Module | None = None
+        self._blocks: Mapping[str, int] = {}
         self._causal: bool | None = None
 
     @property
     def dtype(self) -> str:
         """See Reference; known after the first sequence."""
         return "float32" if self._f64 is None else "float64"
+
+    def with_weights(self, others: Others) -> ModuleReference:
+        """See Reference; the module is copied."""
+        copied = _copied(self._f32)
+        with torch.no_grad():
+            for name in others.names:
+                copied.get_parameter(name).copy_(others.read(name))
+        return self._like(copied, others.blocks)
+
+    def _like(self, module: nn.Module, blocks: Mapping[str, int]) -> ModuleReference:
+        reference = type(self)(module, name=self.name)
+        reference._blocks = blocks
+        return reference
 
     def _run(self, module: nn.Module, ids: Ids) -> _Rows:
         batch = torch.tensor([ids], dtype=torch.int64, device=self._device)
@@ -178,27 +194,32 @@ class ModuleReference:
     def compute_all(self, sequences: Sequence[Ids], units: Units = PLAIN) -> list[Truth]:
         """See Reference."""
         compute = self.compute_careful if units.careful else self.compute
-        return [compute(ids) for ids in sequences]
+        return [compute(ids, units) for ids in sequences]
 
-    def compute(self, ids: Ids) -> Truth:
+    def compute(self, ids: Ids, units: Units = PLAIN) -> Truth:
         """Return the truth of one sequence."""
         f32 = self._run_float32(ids)
-        best = self._run_float64(ids)
-        other = f32
+        best, beside = self._run_float64(ids), self._f32
         if best is None:
-            best, other = f32, self._run(self._neighbour(), ids)
+            best, beside = f32, self._neighbour()
+        blocks = {} if units.exact_products else self._blocks
+        other = f32 if beside is self._f32 and not blocks else self._run_rounding(beside, ids, blocks)
         r64 = best.values.to(torch.float64).numpy()
         errors = RowErrors.measure(other.values.to(torch.float32).numpy(), r64)
         return Truth(ids=ids, first=best.first, hidden=r64, head=_as_it_is, errors=errors)
 
-    def compute_careful(self, ids: Ids) -> Truth:
+    def _run_rounding(self, module: nn.Module, ids: Ids, blocks: Mapping[str, int]) -> _Rows:
+        with inputs_rounded(module, blocks):
+            return self._run(module, ids)
+
+    def compute_careful(self, ids: Ids, units: Units = PLAIN) -> Truth:
         """Return the same in careful units.
 
         Where float32 stands for float64 there is nothing to be more careful with.
         """
-        truth = self.compute(ids)
+        truth = self.compute(ids, units)
         for module in () if self._f64 is None else nudged(self._f32):
-            truth = truth.with_largest_errors(type(self)(module).compute(ids))
+            truth = truth.with_largest_errors(self._like(module, self._blocks).compute(ids, units))
         return truth
 
     def _neighbour(self) -> nn.Module:

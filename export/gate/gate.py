@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -33,6 +33,7 @@ from .oracle import Oracle, TooDear
 from .original import original_cases
 from .original_file import Original, read_original
 from .padding import padding_cases
+from .quantized import QuantizedReference, quantized_cases
 from .reference import Draft, Reference, Refused
 from .report import GateReport, Outcome
 from .stored import reference_arrays
@@ -183,6 +184,7 @@ def report_of(
         level=level,
         provider=provider,
         reference=reference.name,
+        cost=reference.cost,
         reference_dtype=reference.dtype,
         compared_with_original=reference.is_original or its_numbers,
         versions=manifest.versions,
@@ -236,8 +238,14 @@ def run_gate(
     cases += client_cases(
         setting, manifest.graph.attention, cache(lambda: BareGraph(bundle, engine.provider))
     )
-    cases += [*variant_cases(setting, path, provider), *original_cases(setting, original)]
-    outcomes = list(look_at_all(cases, progress, setting.oracle, str(bundle.path)))
+    cases += variant_cases(setting, path, provider)
+    with ExitStack() as stack:
+        if isinstance(reference, QuantizedReference):
+            cases += original_cases(setting, original, reference.original)
+            cases += quantized_cases(setting, reference, engine, stack)
+        else:
+            cases += original_cases(setting, original)
+        outcomes = list(look_at_all(cases, progress, setting.oracle, str(bundle.path)))
     if progress is not None:
         progress(len(cases), len(cases))
     report = report_of(setting, manifest, outcomes, level=level, provider=engine.provider)

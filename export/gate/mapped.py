@@ -14,11 +14,12 @@ from dataclasses import replace
 
 import numpy as np
 
+from .case import Finding
 from .cases import Ids
 from .foreign import ModuleReference
 from .ours import GptReference
-from .reference import PLAIN, Draft, Units
-from .tolerance import FloatArray, RowErrors
+from .reference import FLOAT32, PLAIN, Draft, Others, Units
+from .tolerance import FloatArray, RowErrors, worst
 from .truth import Truth
 
 
@@ -49,30 +50,41 @@ class MappedReference:
         gpt: Ours, with the same weights.
     """
 
+    cost = FLOAT32
     is_original = True
     padded_vocab_size: int | None = None
     causal = True  # as the graph is; a module that is not differs from it
     shares_prefixes = False
 
     def __init__(self, module: ModuleReference, gpt: GptReference) -> None:
-        self._module, self._gpt = module, gpt
+        self.module, self.gpt = module, gpt
         self.name = module.name
 
     @property
     def dtype(self) -> str:
         """See Reference."""
-        return self._module.dtype
+        return self.module.dtype
+
+    def with_weights(self, others: Others) -> GptReference:
+        """See Reference: our GPT's, as they are its names; ``check_module`` says that it is the module's."""
+        return self.gpt.with_weights(others)
 
     def vocabulary(self, length: int) -> int:
         """See Reference."""
-        return self._module.vocabulary(length)
+        return self.module.vocabulary(length)
 
     def compute_all(self, sequences: Sequence[Ids], units: Units = PLAIN) -> list[Truth]:
         """See Reference."""
-        theirs = self._module.compute_all(sequences, units)
-        ours = self._gpt.compute_all(sequences, units)
+        theirs = self.module.compute_all(sequences, units)
+        ours = self.gpt.compute_all(sequences, units)
         return [joined(their, our) for their, our in zip(theirs, ours, strict=True)]
 
     def greedy(self, prompt: Ids, count: int, draft: Draft | None = None) -> Ids:
         """See Reference."""
-        return self._module.greedy(prompt, count, draft)
+        return self.module.greedy(prompt, count, draft)
+
+
+def check_module(reference: MappedReference, sequences: Sequence[Ids]) -> Finding:
+    """See that our GPT with the module's weights computes what the module does."""
+    theirs, ours = reference.compute_all(sequences), reference.gpt.compute_all(sequences)
+    return Finding(ratio=worst(their.ratio(our.logits()) for their, our in zip(theirs, ours, strict=True)))

@@ -35,7 +35,8 @@ class Oracle:
     def __init__(self, reference: Reference, most_careful: int | None = None) -> None:
         self.reference = reference
         self._most_careful = most_careful
-        self._held: list[Ids] = []
+        self._held: list[tuple[Ids, bool]] = []
+        """Sequences, and whether they are held for exact products."""
         self._known: dict[tuple[Ids, Units], Truth] = {}
         """Held sequences, by how they were measured."""
         self._units = PLAIN
@@ -43,8 +44,9 @@ class Oracle:
     def hold(self, *sequences: Ids) -> None:
         """Compute long sequences whose prefixes will be asked for, unless each must run on its own."""
         if self.reference.shares_prefixes:
-            new = [ids for ids in dict.fromkeys(sequences) if ids not in self._held]
-            self._held += new
+            exact = self._units.exact_products
+            new = [ids for ids in dict.fromkeys(sequences) if (ids, exact) not in self._held]
+            self._held += [(ids, exact) for ids in new]
             self._remember(new)
 
     def _computed(self, sequences: Sequence[Ids]) -> list[Truth]:
@@ -85,7 +87,9 @@ class Oracle:
 
     def _longer(self, ids: Ids) -> Ids | None:
         """Return the held sequence that begins so; none where it is dearer than the beginning alone."""
-        return next((held for held in self._held if held[: len(ids)] == ids and self._affords(held)), None)
+        exact = self._units.exact_products
+        held = (whole for whole, kind in self._held if kind == exact and whole[: len(ids)] == ids)
+        return next(filter(self._affords, held), None)
 
     def _affords(self, ids: Ids) -> bool:
         return not self._units.careful or self._most_careful is None or len(ids) <= self._most_careful

@@ -17,8 +17,9 @@ import numpy as np
 from gpt_onnx.errors import InputError
 
 from .case import Case, Finding, Setting
+from .oracle import Oracle
 from .original_file import Original
-from .reference import Refused
+from .reference import Reference, Refused
 from .tolerance import MAX_FACTOR, RMS_FACTOR, AnyFloats, FloatArray, Ratio, Unit, ratio_of, worst
 from .truth import Truth
 from .whole import last_logits
@@ -49,21 +50,48 @@ def _ratios(truth: Truth, found: AnyFloats, stored: AnyFloats) -> Iterator[Ratio
         yield ratio_of(found[rows], expected, widened(truth.unit(band), stored.dtype))
 
 
-def check_original(setting: Setting, original: Original) -> Finding:
-    """Compare the graph with the stored logits, in units of a float32 that makes angles as others do."""
+def _truths(oracle: Oracle, original: Original) -> list[Truth]:
+    """Compute the file's sequences in a program that makes angles as others do.
+
+    Raises:
+        InputError: if the program does not take them.
+    """
     try:
-        with setting.oracle.measured(float32_angles=True):
-            truths = setting.oracle.truths(original.rows)
+        with oracle.measured(float32_angles=True):
+            return oracle.truths(original.rows)
     except Refused as exc:
         raise InputError(f"the module itself refuses the input_ids of the reference file: {exc}.") from exc
+
+
+def check_original(setting: Setting, original: Original) -> Finding:
+    """Compare the graph with the stored logits, in units of a float32 that makes angles as others do."""
+    truths = _truths(setting.oracle, original)
     found = last_logits(setting, original.rows) if truths[0].first else setting.engine.logits(original.rows)
     rows = zip(truths, found, original.logits, strict=True)
     return Finding(ratio=worst(ratio for row in rows for ratio in _ratios(*row)))
 
 
-def original_cases(setting: Setting, original: Original | None) -> Iterator[Case]:
-    """The stored numbers, if there are any."""
+def check_reading(oracle: Oracle, original: Original) -> Finding:
+    """Compare a program itself with the stored logits: is the source read rightly?"""
+    truths = _truths(oracle, original)
+    rows = zip(truths, (truth.logits() for truth in truths), original.logits, strict=True)
+    return Finding(ratio=worst(ratio for row in rows for ratio in _ratios(*row)))
+
+
+def original_cases(
+    setting: Setting, original: Original | None, program: Reference | None = None
+) -> Iterator[Case]:
+    """The stored numbers, if there are any.
+
+    Args:
+        setting: Of the bundle.
+        original: The numbers.
+        program: What is compared with them where the bundle cannot be: its weights are quantised.
+    """
     if original is not None:
         batch, length = original.input_ids.shape
         name = f"{batch} x {length} tokens that the original program computed"
-        yield Case(group="original", name=name, run=partial(check_original, setting, original))
+        run = partial(check_original, setting)
+        if program is not None:
+            name, run = f"{name}, beside {program.name}", partial(check_reading, Oracle(program))
+        yield Case(group="original", name=name, run=partial(run, original))

@@ -6,10 +6,11 @@ GptReference.of_weights(config, checkpoint.tensor)         weights on a disk, re
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.model import GPT, skeleton
@@ -19,7 +20,8 @@ from .cases import Ids
 from .layered import Pass, run_layers
 from .lending import Read, Weights
 from .nudged import COUNT, nudged_reading
-from .reference import PLAIN, Draft, Units
+from .reference import FLOAT32, PLAIN, Draft, Others, Units
+from .rounding import inputs_rounded
 from .tolerance import FloatArray, RowErrors
 from .truth import BLOCK, Truth
 
@@ -33,6 +35,7 @@ class GptReference:
     """
 
     name = "GPT"
+    cost = FLOAT32
     dtype = "float64"
     causal = True
     shares_prefixes = True
@@ -59,9 +62,21 @@ class GptReference:
         reference._use(Weights(skeleton(config), read))
         return reference
 
-    def _use(self, weights: Weights) -> None:
-        self._weights = weights
+    def _use(self, weights: Weights, blocks: Mapping[str, int] | None = None) -> None:
+        self._weights, self._blocks = weights, blocks or {}
         self._f32, self._f64 = weights.program(torch.float32), weights.program(torch.float64)
+
+    def with_weights(self, others: Others) -> GptReference:
+        """See Reference; weights are still read one at a time."""
+        before = self._weights.read
+
+        def read(name: str) -> Tensor:
+            return others.read(name) if name in others.names else before(name)
+
+        reference = GptReference.__new__(GptReference)
+        reference.is_original, reference.padded_vocab_size = self.is_original, self.padded_vocab_size
+        reference._use(Weights(self._weights.gpt, read), others.blocks)
+        return reference
 
     def vocabulary(self, length: int) -> int:
         """See Reference."""
@@ -82,13 +97,14 @@ class GptReference:
     def _beside(self, stream: int) -> GptReference:
         """Return a program beside this one."""
         reference = GptReference.__new__(GptReference)
-        reference._use(Weights(self._f32, nudged_reading(self._weights.read, stream)))
+        reference._use(Weights(self._f32, nudged_reading(self._weights.read, stream)), self._blocks)
         return reference
 
     def _compute(self, sequences: Sequence[Ids], units: Units) -> list[Truth]:
         single = with_float32_angles(self._f32) if units.float32_angles else self._f32
-        passes = run_layers(self._weights, (single, self._f64), sequences)
-        return [self._truth(ids, found) for ids, found in zip(sequences, passes, strict=True)]
+        with inputs_rounded(self._f32, {} if units.exact_products else self._blocks):
+            passes = run_layers(self._weights, (single, self._f64), sequences)
+            return [self._truth(ids, found) for ids, found in zip(sequences, passes, strict=True)]
 
     def _truth(self, ids: Ids, found: Pass) -> Truth:
         with torch.no_grad():

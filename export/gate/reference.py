@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from .cases import Ids
 from .nudged import Program
@@ -35,9 +35,26 @@ class Units:
     """As the largest error of several programs; see gpt_onnx.export.gate.nudged."""
     float32_angles: bool = False
     """In a program that makes the angles of its positions in float32, as most do and our own does not."""
+    exact_products: bool = False
+    """In a program that rounds nothing to int8, though the bundle does."""
 
 
 PLAIN = Units()
+FLOAT32 = "float32"
+"""What a right graph costs beside float64."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Others:
+    """Weights that take the place of a program's own."""
+
+    names: frozenset[str]
+    """The program's names of them."""
+    read: Callable[[str], Tensor]
+    """Reads one, in float32 and as the program has it."""
+    blocks: Mapping[str, int]
+    """The block size of each weight whose products see their inputs rounded to int8 where units are measured
+    (gpt_onnx.export.gate.rounding)."""
 
 
 class Reference(Protocol):
@@ -46,6 +63,11 @@ class Reference(Protocol):
     @property
     def name(self) -> str:
         """What it is, for the report: no path."""
+        ...
+
+    @property
+    def cost(self) -> str:
+        """What units measure, for the report: what a right graph may do that R64 does not."""
         ...
 
     @property
@@ -71,6 +93,10 @@ class Reference(Protocol):
     @property
     def shares_prefixes(self) -> bool:
         """Whether one pass over a sequence stands for all of its prefixes: only where the code is known."""
+        ...
+
+    def with_weights(self, others: Others) -> Reference:
+        """Return the same program with other weights in some places."""
         ...
 
     def vocabulary(self, length: int) -> int:

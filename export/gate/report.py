@@ -13,9 +13,10 @@ from typing import Any
 
 import numpy.typing as npt
 
-from .case import Finding
+from .case import EXACT_PRODUCTS, Finding
 from .cases import SEED
 from .nudged import COUNT, SIZE
+from .reference import FLOAT32
 from .tolerance import FLOOR, MAX_FACTOR, RMS_FACTOR, Ratio
 
 FORMAT_VERSION = 1
@@ -52,16 +53,20 @@ class Outcome:
         careful = {"careful_unit": True} if self.finding.careful else {}
         return entry | numbers | ties | fault | careful
 
-    def sentence(self) -> str:
-        """Say in one clause what is wrong."""
+    def sentence(self, cost: str = FLOAT32) -> str:
+        """Say in one clause what is wrong.
+
+        Args:
+            cost: What a unit is.
+        """
         ratio = self.finding.ratio
         if self.finding.fault or ratio is None:
             return f"{self.group}: {self.name}: {(self.finding.fault or '').rstrip('.')}"
         if not math.isfinite(ratio.peak):
             return f"{self.group}: {self.name}: the graph's numbers are not finite, or of another shape"
         return (
-            f"{self.group}: {self.name}: the error is {ratio.peak:.3g} times what float32 costs (at most "
-            f"{MAX_FACTOR:g}), its RMS {ratio.rms:.3g} times (at most {RMS_FACTOR:g})"
+            f"{self.group}: {self.name}: the error is {ratio.peak:.3g} times what {cost} costs (at "
+            f"most {MAX_FACTOR:g}), its RMS {ratio.rms:.3g} times (at most {RMS_FACTOR:g})"
         )
 
 
@@ -106,6 +111,8 @@ class GateReport:
     provider: str
     reference: str
     """What the original program is."""
+    cost: str = FLOAT32
+    """What a unit is, but for cases that say otherwise."""
     reference_dtype: str
     compared_with_original: bool
     """Whether the reference is the program that was trained, or numbers that this wrote were compared too."""
@@ -129,7 +136,8 @@ class GateReport:
             return self._success()
         first = max(failed, key=lambda o: o.finding.ratio.severity if o.finding.ratio else 0.0)
         return (
-            f"{len(failed)} of {len(self.outcomes)} cases differ from {self.reference}; {first.sentence()}."
+            f"{len(failed)} of {len(self.outcomes)} cases differ from {self.reference}; "
+            f"{first.sentence(FLOAT32 if first.group == EXACT_PRODUCTS else self.cost)}."
         )
 
     def _success(self) -> str:
@@ -139,7 +147,7 @@ class GateReport:
         numbers = (
             ""
             if total.worst is None
-            else f"; the largest error is {total.worst:.2g} times what float32 costs"
+            else f"; the largest error is {total.worst:.2g} times what {self.cost} costs"
         )
         return f"{total.cases - total.skipped} cases agree with {self.reference}{numbers}."
 
@@ -154,6 +162,12 @@ class GateReport:
         """All groups as one row."""
         return Row.of("all", self.outcomes)
 
+    def _rule(self) -> dict[str, str]:
+        """Say what F32 is, where it is not plain float32."""
+        if self.cost == FLOAT32:
+            return {}
+        return {"f32": f"the program in {self.cost}; in cases of {EXACT_PRODUCTS}, in {FLOAT32} alone"}
+
     def to_json(self) -> dict[str, Any]:
         """Return the content of ``parity.json``."""
         total = self.total
@@ -164,7 +178,8 @@ class GateReport:
             "provider": self.provider,
             "compared_with_original": self.compared_with_original,
             "reference": {"name": self.reference, "dtype": self.reference_dtype},
-            "tolerance": {
+            "tolerance": self._rule()
+            | {
                 "unit": "max(max|F32 - R64|, floor * max|R64|), and the same of root mean squares",
                 "floor": FLOOR,
                 "max_factor": MAX_FACTOR,

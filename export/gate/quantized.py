@@ -1,0 +1,234 @@
+"""A bundle with quantised weights, and what it is compared with.
+
+    reference = quantized_reference(source, bundle_folder)
+    run_gate(bundle_folder, reference)
+
+Three questions, each held to its own bound:
+
+    are the stored weights the source's?   ``weight_cases``; gpt_onnx.export.gate.weights
+    does the graph compute with them?      the usual cases, against the source's program with these very
+                                           weights, dequantised; gpt_onnx.export.gate.exact
+    is the source read rightly?            ``reading_cases``: its own program or numbers of it, beside our
+                                           program with the source's weights
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from functools import lru_cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from gpt_onnx.bundle import QuantizationInfo, open_bundle
+from gpt_onnx.errors import BundleError
+from gpt_onnx.export.quantize.quantized import Quantized
+from gpt_onnx.export.quantize.quantizers import QUANTIZERS
+from gpt_onnx.export.quantize.stored import Stored, dequantized, read_stored
+from gpt_onnx.runtime import OnnxGPT
+from gpt_onnx.runtime._arguments import counted
+
+from .case import SHORT, Case, Finding, Setting
+from .cases import Ids
+from .exact import exact_cases, exact_engine
+from .mapped import MappedReference, check_module
+from .reference import FLOAT32, PLAIN, Draft, Others, Reference, Units
+from .truth import Truth
+from .weights import check_float, check_rounded
+
+if TYPE_CHECKING:
+    from gpt_onnx.export.gpt_source import Source
+
+INT8_INPUTS = 4
+"""The accuracy level at which products see their inputs rounded to int8."""
+GROUP = "weights"
+
+Array = NDArray[Any]
+
+
+def _closer(weight: Array, found: Array) -> bool:
+    """Whether a square weight is stored as the source has it, and not inputs first."""
+    first, second = np.abs(weight - found).sum(), np.abs(weight.T - found).sum()
+    return bool(first <= second)
+
+
+class QuantizedReference:
+    """The source's program with the bundle's own weights; see the module and Reference.
+
+    Args:
+        source: What the bundle was made from.
+        folder: The bundle.
+
+    Raises:
+        BundleError: if it is not quantised, or its graphs cannot be read.
+    """
+
+    def __init__(self, source: Source, folder: Path) -> None:
+        quantization = open_bundle(folder, check_hashes=False).manifest.quantization
+        if quantization is None:
+            raise BundleError(f"{folder} has no quantised weights; compare it with the source itself.")
+        self.quantization: QuantizationInfo = quantization
+        self.stored: Stored = read_stored(folder)
+        self.original: Reference = source.reference()
+        self._source = source
+        self._turned: dict[str, bool] = {}
+        self._program = self.original.with_weights(
+            Others(
+                names=frozenset(self.stored.quantized),
+                read=lru_cache(maxsize=1)(self._read),  # a table is read for one sequence after another
+                blocks=self.blocks,
+            )
+        )
+        self.is_original, self.padded_vocab_size = self.original.is_original, None
+        self.causal, self.shares_prefixes = self._program.causal, self._program.shares_prefixes
+
+    @property
+    def rounds_inputs(self) -> bool:
+        """Whether products of the bundle see their inputs rounded to int8."""
+        return self.quantization.accuracy_level == INT8_INPUTS
+
+    @property
+    def blocks(self) -> Mapping[str, int]:
+        """The block size of each weight whose products see their inputs rounded."""
+        grids = self.stored.grids if self.rounds_inputs else {}
+        return {name: grid.block_size for name, grid in grids.items()}
+
+    @property
+    def name(self) -> str:
+        """See Reference."""
+        return f"{self.original.name} with the bundle's own quantised weights"
+
+    @property
+    def cost(self) -> str:
+        """See Reference."""
+        return f"{FLOAT32} with inputs of products rounded to int8" if self.rounds_inputs else FLOAT32
+
+    @property
+    def dtype(self) -> str:
+        """See Reference."""
+        return self._program.dtype
+
+    def _read(self, name: str) -> Tensor:
+        """Return a weight as the source's program has it."""
+        found = dequantized(self.stored.quantized[name])
+        return torch.from_numpy(np.ascontiguousarray(found.T if self._is_turned(name, found) else found))
+
+    def _is_turned(self, name: str, found: Array) -> bool:
+        """Whether the source has a weight inputs first; our GPT has none."""
+        if self._source.config is not None:
+            return False
+        if name not in self._turned:
+            weight = self._source.weight(name)
+            square = weight.shape[0] == weight.shape[1]
+            self._turned[name] = not _closer(weight, found) if square else weight.shape != found.shape
+        return self._turned[name]
+
+    def with_weights(self, others: Others) -> Reference:
+        """See Reference."""
+        return self._program.with_weights(others)
+
+    def vocabulary(self, length: int) -> int:
+        """See Reference."""
+        return self._program.vocabulary(length)
+
+    def compute_all(self, sequences: Sequence[Ids], units: Units = PLAIN) -> list[Truth]:
+        """See Reference."""
+        return self._program.compute_all(sequences, units)
+
+    def greedy(self, prompt: Ids, count: int, draft: Draft | None = None) -> Ids:
+        """See Reference."""
+        return self._program.greedy(prompt, count, draft)
+
+    # what the bundle stores, beside the source
+
+    def weight_cases(self) -> Iterator[Case]:
+        """Look at every weight that is stored."""
+        quantized, floats = len(self.stored.quantized), len(self._floats())
+        for name, check in (
+            ("as the manifest says", self._check_manifest),
+            (f"{counted(quantized, 'quantised weight')} beside the source's", self._check_quantized),
+            (f"{counted(floats, 'float32 weight')} bit for bit the source's", self._check_floats),
+        ):
+            yield Case(group=GROUP, name=name, run=partial(_finding, check))
+
+    def _check_manifest(self) -> Iterator[str | None]:
+        """Hold what the nodes say of their weights against what the manifest says."""
+        told = self.quantization
+        for name, grid in self.stored.grids.items():
+            if grid.bits not in (told.bits, told.head_bits) or grid.block_size != told.block_size:
+                yield f"{name} is stored in {grid.bits} bits and blocks of {grid.block_size}"
+        for name, level in self.stored.accuracy_levels.items():
+            if level != told.accuracy_level:
+                yield f"{name} has accuracy_level {level}; {told.accuracy_level} was asked for"
+
+    def _check_quantized(self) -> Iterator[str | None]:
+        quantizer = QUANTIZERS.get(self.quantization.quantizer)
+        nearest = quantizer is not None and not quantizer.calibrated
+        for name, quantized in self.stored.quantized.items():
+            yield self._check_one(name, quantized, nearest)
+
+    def _check_one(self, name: str, quantized: Quantized, nearest: bool) -> str | None:
+        weight = self._source.weight(name)
+        turned = self._source.config is None and self._is_turned(name, dequantized(quantized))
+        fault = check_rounded(weight.T if turned else weight, quantized, nearest=nearest)
+        return None if fault is None else f"{name} {fault}"
+
+    def _floats(self) -> dict[str, str]:
+        """Return the source's name of each weight that is not quantised, with the graph's."""
+        named = self._source.parameter_names()
+        rest = {name: graph for graph, name in named.items() if name not in self.stored.quantized}
+        return {name: name if name in self.stored.floats else graph for name, graph in rest.items()}
+
+    def _check_floats(self) -> Iterator[str | None]:
+        for name, stored in self._floats().items():
+            if stored in self.stored.floats:
+                fault = check_float(self._source.weight(name), self.stored.floats[stored])
+                yield None if fault is None else f"{name} {fault}"
+            elif self._source.config is not None:
+                yield f"{name} is nowhere in the bundle"
+
+
+def _finding(check: Callable[[], Iterator[str | None]]) -> Finding:
+    """Report the first fault."""
+    return Finding(fault=next((fault for fault in check() if fault is not None), None))
+
+
+def reading_cases(setting: Setting, reference: QuantizedReference) -> Iterator[Case]:
+    """Where our program has the weights of another, see that it computes what that one does."""
+    original = reference.original
+    if isinstance(original, MappedReference):
+        rows = [row[: setting.facts.within(SHORT)] for row in setting.rows(setting.batches[-1])]
+        name = f"{original.name} beside our GPT with its weights"
+        yield Case(group="original", name=name, run=partial(check_module, original, rows))
+
+
+def quantized_cases(
+    setting: Setting, reference: QuantizedReference, engine: OnnxGPT, stack: ExitStack
+) -> Iterator[Case]:
+    """What is looked at beside the usual cases.
+
+    Args:
+        setting: Of the bundle.
+        reference: What it is compared with.
+        engine: The bundle's.
+        stack: Closed after the last case.
+    """
+    yield from reference.weight_cases()
+    yield from reading_cases(setting, reference)
+    if reference.rounds_inputs:
+        exact = stack.enter_context(exact_engine(engine.bundle, engine.provider, engine.threads))
+        yield from exact_cases(setting, exact)
+
+
+def quantized_reference(source: Source, folder: Path) -> QuantizedReference:
+    """Return what a bundle with quantised weights is compared with.
+
+    Raises:
+        BundleError: if it is not quantised, or its graphs cannot be read.
+    """
+    return QuantizedReference(source, folder)

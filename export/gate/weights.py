@@ -1,0 +1,118 @@
+"""Stored weights beside those of the source: integers that are the right ones, floats that are the same bits.
+
+    check_rounded(weight, quantized, nearest=True)     None, or what is wrong in one clause
+
+A graph with quantised weights is compared with a program that has the same quantised weights, so a wrong one
+would be wrong on both sides. Here each is held against the number that it stands for:
+
+    nearest      w is rounded to the nearest number of its block's lattice; beyond its ends, to the end. Holds
+                 for every quantiser that looks at weights alone, and sees one integer that is off by one.
+    any other    what is lost of a block and of a weight, |w - w'| over |w| as root mean squares, is within
+                 WORST.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gpt_onnx.export.quantize.quantized import Quantized
+from gpt_onnx.export.quantize.stored import pieces
+
+HALF = 0.5 + 2.0**-10
+"""Steps between a number and the nearest of a lattice, with what float32 adds where both are far from 0."""
+
+TINY = 2.0**-118
+"""Least size of a block that losses are held against: below, float32 has not the digits for a scale."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worst:
+    """What a quantiser may lose, as a part of the weight (root mean squares)."""
+
+    weight: float
+    block: float
+
+
+WORST: Mapping[int, Worst] = {4: Worst(weight=0.3, block=0.75), 8: Worst(weight=0.02, block=0.05)}
+"""By bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Rows:
+    """Some rows of a weight, block by block."""
+
+    start: int
+    weight: NDArray[np.float64]
+    """(n, n_blocks, block_size)."""
+    quantized: Quantized
+    """Of the same rows."""
+
+    def losses(self) -> NDArray[np.float64]:
+        meant = self.quantized.dequantized().reshape(self.weight.shape)
+        return self.weight - meant
+
+
+def _pieces(weight: NDArray[Any], quantized: Quantized) -> Iterator[_Rows]:
+    for rows, part in pieces(quantized):
+        values = np.asarray(weight[rows], np.float64)
+        yield _Rows(rows.start, values.reshape(*part.scales.shape, part.grid.block_size), part)
+
+
+def _unlike(rows: _Rows) -> tuple[int, int] | None:
+    """Return row and input of the first number that is not rounded to the nearest; None where all are."""
+    scales = rows.quantized.scales.astype(np.float64)[..., None]
+    steps = rows.losses() / scales
+    integers = rows.quantized.integers().reshape(steps.shape)
+    beyond = ((integers == 0) & (steps < 0)) | ((integers == rows.quantized.grid.levels - 1) & (steps > 0))
+    wrong = ~(np.abs(steps) <= HALF) & ~beyond
+    if not wrong.any():
+        return None
+    row, block, place = (int(index[0]) for index in np.nonzero(wrong))
+    return rows.start + row, block * rows.quantized.grid.block_size + place
+
+
+def _rms(values: NDArray[np.float64]) -> NDArray[np.float64]:
+    found: NDArray[np.float64] = np.sqrt(np.square(values).mean(axis=-1))
+    return found
+
+
+def check_rounded(weight: NDArray[Any], quantized: Quantized, *, nearest: bool) -> str | None:
+    """Say what is wrong with a quantised weight; None where nothing is.
+
+    Args:
+        weight: What it stands for, (N, K).
+        quantized: As it is stored.
+        nearest: Whether each number must be the nearest of its block's lattice.
+    """
+    if weight.shape != quantized.shape:
+        return f"is stored as {list(quantized.shape)}; the source has {list(weight.shape)}"
+    worst = WORST[quantized.grid.bits]
+    lost, size = 0.0, 0.0
+    for rows in _pieces(weight, quantized):
+        if nearest and (found := _unlike(rows)) is not None:
+            return f"is not rounded to the nearest at {list(found)}"
+        losses = rows.losses()
+        share = _rms(losses) / np.maximum(_rms(rows.weight), TINY)
+        if not (share <= worst.block).all():
+            row, block = (int(index[0]) for index in np.nonzero(~(share <= worst.block)))
+            return (
+                f"differs by {share[row, block]:.0%} in block {block} of row {rows.start + row}; "
+                f"at most {worst.block:.0%} is what {quantized.grid.bits} bits lose"
+            )
+        lost, size = lost + float(np.square(losses).sum()), size + float(np.square(rows.weight).sum())
+    share_of_all = (lost / size) ** 0.5 if size else 0.0
+    if not share_of_all <= worst.weight:
+        return f"differs by {share_of_all:.1%}; at most {worst.weight:.0%} is what it may lose"
+    return None
+
+
+def check_float(weight: NDArray[Any], stored: NDArray[Any]) -> str | None:
+    """Say what is wrong with a weight that stayed float32, perhaps inputs first; None where nothing is."""
+    if any(stored.shape == form.shape and np.array_equal(stored, form) for form in (weight, weight.T)):
+        return None
+    return f"is float32 {list(stored.shape)} and not bit for bit the source's {list(weight.shape)}"
