@@ -75,6 +75,18 @@ class Tokenizer:
         Raises:
             InputError: if the text is too long, not Unicode, or cannot be expressed without a control token.
         """
+        return [*self.prefix, *self._encoded(text).ids]
+
+    def encode_with_spans(self, text: str) -> tuple[list[int], list[tuple[int, int]]]:
+        """Return the ids of a text without the prefix, and the characters of it that each stands for.
+
+        Raises:
+            InputError: as for ``encode``.
+        """
+        found = self._encoded(text)
+        return found.ids, found.offsets
+
+    def _encoded(self, text: str) -> tokenizers.Encoding:
         if len(text) > MAX_TEXT:
             raise InputError(f"the text has {len(text)} characters, above the limit of {MAX_TEXT}; split it.")
         try:
@@ -84,9 +96,9 @@ class Tokenizer:
                 f"the text is not valid Unicode at character {exc.start}; give it as UTF-8."
             ) from exc
         with _rust_errors(InputError, "the tokenizer could not encode the text"):
-            ids = self.rust.encode(text, add_special_tokens=False).ids
-        self._refuse_control(ids)
-        return [*self.prefix, *ids]
+            found = self.rust.encode(text, add_special_tokens=False)
+        self._refuse_control(found.ids)
+        return found
 
     def _refuse_control(self, ids: Iterable[int]) -> None:
         for token_id in (self.control_ids - {self.unknown_id}).intersection(ids):
