@@ -49,9 +49,8 @@ class _Normed:
         return cls(shifted, powers, powers.sum(axis=1))
 
     def nll(self, next_ids: Ids) -> Floats:
-        right: Floats = self.shifted[np.arange(next_ids.size), next_ids]
-        nll: Floats = np.log(self.total) - right
-        return nll
+        right = self.shifted[np.arange(next_ids.size), next_ids]
+        return np.subtract(np.log(self.total), right)
 
 
 def _divergence(base: _Normed, test: _Normed) -> Floats:
