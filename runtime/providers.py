@@ -14,9 +14,9 @@ import importlib
 import io
 import os
 import re
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Any
 
 from gpt_onnx.bundle import Manifest
@@ -36,6 +36,7 @@ MADE_FOR: Mapping[str, str] = {"cuda": "cuda"}
 CUDA_OPTIONS: Mapping[str, str] = {"use_tf32": "0"}
 """TF32 keeps 10 bits of a float32's mantissa, a thousand times the error that a float32 bundle is held to."""
 
+_RECORD = re.compile(r"(onnxruntime(?:_gpu)?)-([^-]+)\.dist-info", re.ASCII)
 _NAME = re.compile(r"(cpu|cuda)(?::([0-9]{1,3}))?", re.ASCII)
 
 
@@ -93,15 +94,25 @@ def check_suits(manifest: Manifest, device: Device) -> None:
         )
 
 
-def installed_versions() -> dict[str, str]:
-    """Return the versions of the ONNX Runtime packages that are installed, by package."""
-    found = {}
-    for package in EXTRAS.values():
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+def _names_in(folder: str) -> Iterator[str]:
+    with contextlib.suppress(OSError):  # a zip file, or a folder that is not there
+        yield from sorted(os.listdir(folder or "."))
+
+
+def installed_versions(path: Iterable[str] | None = None) -> dict[str, str]:
+    """Return the versions of the ONNX Runtime packages that are installed, by package.
+
+    Pip records each in a folder NAME-VERSION.dist-info; the name says all. (``importlib.metadata`` finds the
+    same and imports email, socket and zipfile for it, which takes as long as NumPy's core.)
+
+    Args:
+        path: Folders to look through; None: those that Python imports from.
+    """
+    found: dict[str, str] = {}
+    for folder in sys.path if path is None else path:
+        for match in filter(None, map(_RECORD.fullmatch, _names_in(folder))):
+            found.setdefault(match[1].replace("_", "-"), match[2])
+    return {package: found[package] for package in EXTRAS.values() if package in found}
 
 
 def check_packages(device: Device, installed: Mapping[str, str]) -> None:

@@ -5,28 +5,41 @@
     check_graph(bundle)                         # its graphs hold what they promise, and nothing else
     bundle.manifest.graph.layout                # "dynamic"
 
-Standard library only: it is imported on devices that have neither PyTorch nor onnx.
+Standard library only: it is imported on devices that have neither PyTorch nor onnx. Names are fetched when
+they are first used (PEP 562): whoever opens a bundle does not pay for what writes one.
 """
 
 from __future__ import annotations
 
-from gpt_onnx.bundle._check import check_graph, check_summaries
-from gpt_onnx.bundle._codec import decode_manifest, encode_manifest
-from gpt_onnx.bundle._describe import describe_bundle
-from gpt_onnx.bundle._graph import parse_graph, read_graph
-from gpt_onnx.bundle._manifest import (
-    FORMAT,
-    FORMAT_VERSION,
-    FileEntry,
-    GraphInfo,
-    Manifest,
-    ModelInfo,
-    QuantizationInfo,
-)
-from gpt_onnx.bundle._open import Bundle, open_bundle
-from gpt_onnx.bundle._publish import check_destination, publishing, replacing
-from gpt_onnx.bundle._seal import seal
-from gpt_onnx.bundle._summary import External, GraphSummary, Initializer, Node, Value
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gpt_onnx.bundle._check import check_graph as check_graph
+    from gpt_onnx.bundle._check import check_summaries as check_summaries
+    from gpt_onnx.bundle._codec import decode_manifest as decode_manifest
+    from gpt_onnx.bundle._codec import encode_manifest as encode_manifest
+    from gpt_onnx.bundle._describe import describe_bundle as describe_bundle
+    from gpt_onnx.bundle._graph import parse_graph as parse_graph
+    from gpt_onnx.bundle._graph import read_graph as read_graph
+    from gpt_onnx.bundle._manifest import FORMAT as FORMAT
+    from gpt_onnx.bundle._manifest import FORMAT_VERSION as FORMAT_VERSION
+    from gpt_onnx.bundle._manifest import FileEntry as FileEntry
+    from gpt_onnx.bundle._manifest import GraphInfo as GraphInfo
+    from gpt_onnx.bundle._manifest import Manifest as Manifest
+    from gpt_onnx.bundle._manifest import ModelInfo as ModelInfo
+    from gpt_onnx.bundle._manifest import QuantizationInfo as QuantizationInfo
+    from gpt_onnx.bundle._open import Bundle as Bundle
+    from gpt_onnx.bundle._open import open_bundle as open_bundle
+    from gpt_onnx.bundle._publish import check_destination as check_destination
+    from gpt_onnx.bundle._publish import publishing as publishing
+    from gpt_onnx.bundle._publish import replacing as replacing
+    from gpt_onnx.bundle._seal import seal as seal
+    from gpt_onnx.bundle._summary import External as External
+    from gpt_onnx.bundle._summary import GraphSummary as GraphSummary
+    from gpt_onnx.bundle._summary import Initializer as Initializer
+    from gpt_onnx.bundle._summary import Node as Node
+    from gpt_onnx.bundle._summary import Value as Value
 
 __all__ = [
     "FORMAT",
@@ -55,3 +68,28 @@ __all__ = [
     "replacing",
     "seal",
 ]
+
+_HOMES = {
+    name: home
+    for home, names in {
+        "_check": ("check_graph", "check_summaries"),
+        "_codec": ("decode_manifest", "encode_manifest"),
+        "_describe": ("describe_bundle",),
+        "_graph": ("parse_graph", "read_graph"),
+        "_manifest": (
+            *("FORMAT", "FORMAT_VERSION", "FileEntry", "GraphInfo", "Manifest"),
+            *("ModelInfo", "QuantizationInfo"),
+        ),
+        "_open": ("Bundle", "open_bundle"),
+        "_publish": ("check_destination", "publishing", "replacing"),
+        "_seal": ("seal",),
+        "_summary": ("External", "GraphSummary", "Initializer", "Node", "Value"),
+    }.items()
+    for name in names
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'gpt_onnx.bundle' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -20,7 +20,6 @@ from gpt_onnx.bundle._codec import MAX_MANIFEST_BYTES, decode_manifest
 from gpt_onnx.bundle._hashing import Progress, hash_file, read_bounded
 from gpt_onnx.bundle._manifest import Manifest
 from gpt_onnx.bundle._names import GRAPH_FOLDER, MANIFEST, shorten
-from gpt_onnx.bundle._staging import recover
 from gpt_onnx.errors import BundleError
 
 _ATTEMPTS = 5
@@ -142,6 +141,14 @@ def read_manifest(folder: Path) -> Manifest:
         raise BundleError(f"{path} is no manifest: {exc}") from exc
 
 
+def _recover(folder: Path) -> None:
+    """Undo a publication that died between two renames: then there is nothing where the bundle was."""
+    if not os.path.lexists(folder):
+        from gpt_onnx.bundle._staging import recover  # brings what writes bundles, which few who read need
+
+        recover(folder)
+
+
 def _verified(folder: Path, check_hashes: bool, progress: Progress | None) -> Manifest:
     if not folder.is_dir():
         raise BundleError(
@@ -173,7 +180,7 @@ def open_bundle(path: str | Path, *, check_hashes: bool = True, progress: Progre
     """
     folder = Path(path)
     for _ in range(_ATTEMPTS):
-        recover(folder)
+        _recover(folder)
         identity = _identity(folder)
         try:
             manifest = _verified(folder, check_hashes, progress)

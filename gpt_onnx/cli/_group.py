@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import importlib
-import logging
 import sys
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -60,8 +59,11 @@ class LazyGroup(click.Group):
 @click.option("-v", "--verbose", count=True, help="Say more; twice: everything.")
 def cli(quiet: bool, verbose: int) -> None:
     """Take a GPT from PyTorch to ONNX, check it with numbers, and run it without PyTorch."""
-    level = logging.ERROR if quiet else max(logging.WARNING - 10 * verbose, logging.DEBUG)
-    logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
+    if quiet or verbose:  # otherwise Python itself writes a warning's message on stderr, and no more
+        import logging
+
+        level = logging.ERROR if quiet else max(logging.WARNING - 10 * verbose, logging.DEBUG)
+        logging.basicConfig(level=level, format="%(message)s", stream=sys.stderr)
 
 
 def _system_error(exc: OSError) -> str:

@@ -6,6 +6,7 @@ import importlib
 import os
 from collections.abc import Callable
 from importlib import metadata
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -91,13 +92,28 @@ def test_one_package_or_an_unknown_one_is_left_to_the_import(
     check_packages(device, installed)
 
 
+def test_installed_packages_are_those_that_pip_reports() -> None:
+    for package in ("onnxruntime", "onnxruntime-gpu"):
+        try:
+            version = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            assert package not in installed_versions()
+        else:
+            assert installed_versions()[package] == version
+
+
+def test_both_packages_are_found_in_whatever_folders_they_are(tmp_path: Path) -> None:
+    names = ("one/onnxruntime-1.32.0.dist-info", "two/onnxruntime_gpu-1.30.0.dist-info")
+    for name in (*names, "two/onnxruntime-1.20.0.dist-info", "two/onnxruntime_genai-0.6.0.dist-info"):
+        (tmp_path / name).mkdir(parents=True)
+    folders = [str(tmp_path / name) for name in ("not-there", "one", "two")]
+    assert installed_versions(folders) == {"onnxruntime": "1.32.0", "onnxruntime-gpu": "1.30.0"}
+
+
 def fake_import(monkeypatch: pytest.MonkeyPatch, found: Callable[[], Any]) -> None:
     """Have no package installed, and ``import onnxruntime`` give ``found()``."""
 
-    def missing(name: str) -> str:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", missing)
+    monkeypatch.setattr("gpt_onnx.runtime.providers.installed_versions", dict)
     monkeypatch.setattr(importlib, "import_module", lambda name: found())
 
 
