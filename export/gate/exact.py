@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
-import os
 import shutil
 import tempfile
 from collections.abc import Iterator
@@ -44,33 +43,19 @@ def _with_exact_products(source: Path, destination: Path) -> None:
     ir.save(model, destination)
 
 
-def _linked(source: Path, destination: Path) -> None:
-    """Have the same file in another place; copied where the file system has no links."""
-    try:
-        os.link(source, destination)
-    except OSError:
-        shutil.copyfile(source, destination)
-
-
-def _folder_for(bundle: Bundle) -> Path:
-    """Return where another folder can have the same files without a copy, if that can be written."""
-    beside = bundle.path.resolve().parent
-    return beside if os.access(beside, os.W_OK) else Path(tempfile.gettempdir())
-
-
 @contextlib.contextmanager
 def exact_bundle(bundle: Bundle) -> Iterator[Path]:
     """Make the same bundle with exact products, for as long as it takes."""
     graph, quantization = bundle.manifest.graph, bundle.manifest.quantization
     assert quantization is not None
-    with tempfile.TemporaryDirectory(prefix=".exact-", dir=_folder_for(bundle)) as name:
+    with tempfile.TemporaryDirectory(prefix="gpt-onnx-exact-") as name:
         folder = Path(name)
         for path in bundle.manifest.files:
             (folder / path).parent.mkdir(exist_ok=True)
             if path in graph.graphs.values():
                 _with_exact_products(bundle.path / path, folder / path)
             elif path == graph.data or path == "generation_config.json":
-                _linked(bundle.path / path, folder / path)
+                shutil.copyfile(bundle.path / path, folder / path)  # readers refuse files with two links
         exact = dataclasses.replace(quantization, accuracy_level=EXACT)
         seal(folder, bundle.manifest.replace(quantization=exact))
         yield folder

@@ -39,7 +39,7 @@ from .exact import exact_cases, exact_engine
 from .mapped import MappedReference, check_module
 from .reference import FLOAT32, PLAIN, Draft, Others, Reference, Units
 from .truth import Truth
-from .weights import check_float, check_rounded
+from .weights import check_float, check_rounded, same_numbers
 
 if TYPE_CHECKING:
     from gpt_onnx.export.gpt_source import Source
@@ -171,6 +171,9 @@ class QuantizedReference:
         nearest = quantizer is not None and not quantizer.calibrated
         for name, quantized in self.stored.quantized.items():
             yield self._check_one(name, quantized, nearest)
+            if name in self.stored.again:
+                same = same_numbers(quantized, self.stored.again[name])
+                yield None if same else f"{name} is stored twice, and differently"
 
     def _check_one(self, name: str, quantized: Quantized, nearest: bool) -> str | None:
         weight = self._source.weight(name)

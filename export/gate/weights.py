@@ -111,6 +111,14 @@ def check_rounded(weight: NDArray[Any], quantized: Quantized, *, nearest: bool) 
     return None
 
 
+def same_numbers(first: Quantized, second: Quantized) -> bool:
+    """Whether two weights mean the same, bit for bit, whatever their bytes."""
+    if first.shape != second.shape:
+        return False
+    pairs = zip(pieces(first), pieces(second), strict=True)
+    return all(np.array_equal(one.dequantized(), other.dequantized()) for (_, one), (_, other) in pairs)
+
+
 def check_float(weight: NDArray[Any], stored: NDArray[Any]) -> str | None:
     """Say what is wrong with a weight that stayed float32, perhaps inputs first; None where nothing is."""
     if any(stored.shape == form.shape and np.array_equal(stored, form) for form in (weight, weight.T)):
