@@ -17,13 +17,17 @@ from pathlib import Path
 from rich.console import Console
 
 from gpt_onnx.checkpoint import find_shipped
-from gpt_onnx.cli._bench_table import lines, load_table, speed_table
+from gpt_onnx.cli._bench_table import lines, tables
 from gpt_onnx.errors import GptOnnxError
 from gpt_onnx.export import export_bundle
 from gpt_onnx.runtime.bench import BenchPlan, BenchReport, bench
 
 WIDTH = 120
 TARGETS = ("cpu", "portable")
+
+
+def counts(text: str) -> tuple[int, ...]:
+    return tuple(int(count) for count in text.split(","))
 
 
 def parse() -> argparse.Namespace:
@@ -34,7 +38,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--against", type=Path, metavar="SOURCE", help="default: the model that ships")
     parser.add_argument("--prompt-tokens", default="16,128,448", metavar="N,N", help="default: %(default)s")
     parser.add_argument("-n", "--new-tokens", type=int, default=64, help="default: %(default)s")
-    parser.add_argument("--batch-size", type=int, default=1, help="default: %(default)s")
+    parser.add_argument("--batch-size", default="1", metavar="N,N", help="default: %(default)s")
     parser.add_argument("-r", "--repetitions", type=int, default=10, help="default: %(default)s")
     parser.add_argument("-t", "--threads", type=int, help="default: the cores that this process may use")
     parser.add_argument("--provider", default="auto", help="default: %(default)s")
@@ -46,9 +50,9 @@ def measure(arguments: argparse.Namespace, source: Path, folder: Path) -> BenchR
     for target in () if arguments.bundles else TARGETS:
         export_bundle(source, folder / target, check="none", target=target)
     plan = BenchPlan(
-        prompt_tokens=tuple(int(length) for length in arguments.prompt_tokens.split(",")),
+        prompt_tokens=counts(arguments.prompt_tokens),
         new_tokens=arguments.new_tokens,
-        batch_size=arguments.batch_size,
+        batch_sizes=counts(arguments.batch_size),
         repetitions=arguments.repetitions,
         threads=arguments.threads,
         provider=arguments.provider,
@@ -58,7 +62,7 @@ def measure(arguments: argparse.Namespace, source: Path, folder: Path) -> BenchR
 
 def show(report: BenchReport) -> None:
     console = Console(width=WIDTH)
-    for table in (speed_table(report), load_table(report)):
+    for table in tables(report):
         console.print(table)
         console.print()
     for line in lines(report):

@@ -22,7 +22,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from gpt_onnx.checkpoint import find_shipped
-from gpt_onnx.eager import EagerGPT, InPlaceAttention, load_eager
+from gpt_onnx.eager import EagerGPT, InPlaceAttention
+from gpt_onnx.eager_contender import load_eager
 from gpt_onnx.model.attention import (
     AttentionForm,
     Heads,

@@ -7,16 +7,13 @@
 The same weights and modules as in training, under ``torch.inference_mode``: keys and values go into buffers
 that are allocated once and written in place (no ``torch.cat`` of the whole cache in each step), attention is
 ``scaled_dot_product_attention``, which shares key and value heads without copying them, the head sees the
-last position only, and positions are encoded once. A module of anybody's has no cache that we know of: it
-computes the whole sequence for each token.
-
-``python -m gpt_onnx.eager`` is the process that gpt_onnx.runtime.bench starts.
+last position only, and positions are encoded once. ``CompiledGPT`` is the same with its step compiled.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -25,8 +22,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gpt_onnx.checkpoint import load_model, read_checkpoint
-from gpt_onnx.errors import InputError, ProviderError
+from gpt_onnx.errors import InputError
 from gpt_onnx.model import GPT
 from gpt_onnx.model.attention import (
     AttentionForm,
@@ -37,12 +33,8 @@ from gpt_onnx.model.attention import (
     split_heads,
 )
 from gpt_onnx.model.rotary import Rotation
-from gpt_onnx.runtime.bench.serve import serve
 
-NOTES = (
-    "nothing is known of a cache in the source, so eager PyTorch computes the whole sequence for each token, "
-    "and its process holds what the exporter imports as well",
-)
+FLOAT = 4  # bytes
 
 
 class InPlaceAttention:
@@ -101,6 +93,7 @@ class EagerGPT:
         self._encoding: Tensor | None = None  # (C, n_embd)
         self._rotation: Rotation | None = None  # of C tokens
         self._last_bias: Tensor | None = None  # (1, H, 1, C), of the last token of C
+        self._step = self._compute
 
     @property
     def details(self) -> Mapping[str, Any]:
@@ -111,6 +104,19 @@ class EagerGPT:
             "cache": "preallocated, written in place",
             "attention": "scaled_dot_product_attention",
             "mode": "inference_mode",
+        }
+
+    @property
+    def traffic(self) -> Mapping[str, int]:
+        """The bytes that a step reads, see gpt_onnx.runtime.bench.facts."""
+        gpt, config = self.gpt, self.gpt.config
+        tables: list[nn.Module] = [] if config.tie_embeddings else [gpt.wte]
+        tables += [] if gpt.wpe is None else [gpt.wpe]
+        rows = sum(weight.numel() for table in tables for weight in table.parameters())
+        cache = 2 * config.n_layer * config.n_kv_head * config.head_size
+        return {
+            "weight_bytes": FLOAT * (gpt.parameter_count() - rows),
+            "cache_bytes_per_token": FLOAT * cache,
         }
 
     @property
@@ -128,7 +134,7 @@ class EagerGPT:
         """Forget everything, take B prompts of one length and return the most likely next token of each."""
         self._reserve(len(rows), capacity)
         self.length = 0
-        return self._choose(torch.tensor(rows, device=self.device))
+        return self._choose(self._compute(torch.tensor(rows, device=self.device), 0), len(rows[0]))
 
     @torch.inference_mode()
     def step(self, tokens: Sequence[int]) -> list[int]:
@@ -139,7 +145,7 @@ class EagerGPT:
         """
         if self.length >= self._capacity:
             raise InputError(f"the cache has room for {self._capacity} tokens and is full; reserve more.")
-        return self._choose(torch.tensor(tokens, device=self.device).unsqueeze(1))
+        return self._choose(self._step(torch.tensor(tokens, device=self.device).unsqueeze(1), self.length), 1)
 
     def scores(self) -> NDArray[np.float32]:
         """Return the logits (B, V) that the last tokens were chosen from."""
@@ -160,139 +166,58 @@ class EagerGPT:
         self._rotation = gpt.rotation(x)
         self._last_bias = gpt.bias(x[:, :1], past_length=capacity - 1)
 
-    def _bias(self, new: Tensor) -> Tensor | None:
+    def _bias(self, new: Tensor, start: int) -> Tensor | None:
         """Return the bias on the scores of new tokens (B, S), where there is one."""
         if self._last_bias is None:
             return None
         if new.shape[1] == 1:  # distances to the last token, whichever it is
-            return self._last_bias[..., self._capacity - self.length - 1 :]
+            return self._last_bias[..., self._capacity - start - 1 :]
         bias = self.gpt.bias(new)
         assert bias is not None
         return torch.where(causal_mask(new, None, 0), bias, torch.finfo(bias.dtype).min)
 
-    def _choose(self, input_ids: Tensor) -> list[int]:
-        gpt, start, end = self.gpt, self.length, self.length + input_ids.shape[1]
+    def _compute(self, input_ids: Tensor, start: int) -> Tensor:
+        """Return the logits of the last of new tokens (B, S), of which the first stands at ``start``."""
+        gpt, end = self.gpt, start + input_ids.shape[1]
         x = gpt.wte(input_ids)
         if gpt.config.embedding_factor != 1.0:
             x = x * gpt.config.embedding_factor
         if self._encoding is not None:
             x = x + self._encoding[start:end]
         rotation = None if self._rotation is None else self._rotation.slice(start, end)
-        attention = self._make_attention(start, self._bias(input_ids))
+        attention = self._make_attention(start, self._bias(input_ids, start))
         for layer, block in enumerate(gpt.h):
             x, self._buffers[layer] = block(x, attention, self._buffers[layer], rotation)
-        self._logits = gpt.head(gpt.finish(x[:, -1]))
-        self.length = end
-        tokens: list[int] = self._logits.argmax(-1).tolist()
+        return gpt.head(gpt.finish(x[:, -1]))
+
+    def _choose(self, logits: Tensor, new: int) -> list[int]:
+        self._logits = logits
+        self.length += new
+        tokens: list[int] = logits.argmax(-1).tolist()
         return tokens
 
 
-class EagerModule:
-    """Any module that maps ids (B, S) to logits, computing the whole sequence for each token."""
+class CompiledGPT(EagerGPT):
+    """The same with its step compiled by torch.compile, for any length; prompts stay as they are.
 
-    vocab_size: int | None = None
-    limit: int | None = None
+    The compiler's own threads and time are spent in the first steps after each new number of sequences, and
+    ``details`` tells how long those took.
+    """
 
-    def __init__(
-        self, module: nn.Module, find_logits: Callable[[object], Tensor], device: str = "cpu"
-    ) -> None:
-        self.module = module.to(device).eval()
-        self.device = device
-        self._find_logits = find_logits
+    def __init__(self, gpt: GPT, device: str = "cpu") -> None:
+        super().__init__(gpt, device)
+        self._step = torch.compile(self._compute, dynamic=True)
+        self._seen: dict[tuple[int, int], float] = {}  # sequences and capacity to seconds of the first steps
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """What it is, for the report."""
-        parameters = sum(parameter.numel() for parameter in self.module.parameters())
-        return {
-            "parameters": parameters,
-            "cache": "none",
-            "attention": "the module's",
-            "mode": "inference_mode",
-        }
-
-    def start(self, rows: Sequence[Sequence[int]], capacity: int) -> list[int]:
         """See EagerGPT."""
-        self._ids = torch.tensor(rows, device=self.device)
-        return self._choose()
+        return {**super().details, "mode": "torch.compile", "compile_s": round(sum(self._seen.values()), 1)}
 
     def step(self, tokens: Sequence[int]) -> list[int]:
         """See EagerGPT."""
-        new = torch.tensor(tokens, device=self.device).unsqueeze(1)
-        self._ids = torch.cat((self._ids, new), dim=1)
-        return self._choose()
-
-    def scores(self) -> NDArray[np.float32]:
-        """See EagerGPT."""
-        scores: NDArray[np.float32] = self._logits.float().cpu().numpy()
-        return scores
-
-    @torch.inference_mode()
-    def _choose(self) -> list[int]:
-        logits = self._find_logits(self.module(self._ids))
-        self._logits = logits if logits.dim() == 2 else logits[:, -1]
-        tokens: list[int] = self._logits.argmax(-1).tolist()
-        return tokens
-
-
-class EagerContender:
-    """Eager PyTorch as a contender of gpt_onnx.runtime.bench.
-
-    Raises:
-        ProviderError: if the device is not to be had.
-        CheckpointError, InputError: if the source cannot be used.
-    """
-
-    def __init__(self, source: str, device: str, threads: int, **described: str) -> None:
-        if device != "cpu" and not torch.cuda.is_available():
-            raise ProviderError(f"PyTorch {torch.__version__} sees no CUDA card and cannot run on {device}.")
-        torch.set_num_threads(threads)
-        self._threads = threads
-        self._model = load_eager(source, device, **described)
-        self.start, self.step, self.scores = self._model.start, self._model.step, self._model.scores
-
-    @property
-    def facts(self) -> Mapping[str, Any]:
-        """See gpt_onnx.runtime.bench.contender.Contender."""
-        return {
-            "device": self._model.device,
-            "threads": self._threads,
-            "vocab_size": self._model.vocab_size,
-            "limit": self._model.limit,
-            "notes": NOTES if isinstance(self._model, EagerModule) else (),
-            "versions": {"torch": torch.__version__, "numpy": metadata.version("numpy")},
-            "details": {**self._model.details, **_card(self._model.device)},
-        }
-
-
-def _card(device: str) -> dict[str, str]:
-    return {} if device == "cpu" else {"card": torch.cuda.get_device_name(device)}
-
-
-def load_eager(source: str, device: str = "cpu", **described: str) -> EagerGPT | EagerModule:
-    """Load a checkpoint, or run FILE.py:NAME for its module.
-
-    Args:
-        source: What to load.
-        device: Where it runs.
-        **described: Files that describe a checkpoint, ``config`` and ``names``; a module needs neither here.
-
-    Raises:
-        CheckpointError, InputError, ExportError: if the source cannot be used.
-    """
-    if ".py:" not in source:
-        return EagerGPT(load_model(read_checkpoint(source, tokenizer="none", **described)), device)
-    from gpt_onnx.export.gate import logits_in  # only here: the exporter's imports take time and memory
-    from gpt_onnx.export.user_code import load_module
-
-    module = load_module(source)
-    return EagerGPT(module, device) if isinstance(module, GPT) else EagerModule(module, logits_in, device)
-
-
-def main() -> None:
-    """Serve one source to the process that started this one."""
-    serve(lambda order: EagerContender(**{key: value for key, value in order.items() if key != "do"}))
-
-
-if __name__ == "__main__":
-    main()
+        key = (len(tokens), self._capacity)
+        before = time.perf_counter()
+        chosen = super().step(tokens)
+        self._seen.setdefault(key, time.perf_counter() - before)
+        return chosen

@@ -46,13 +46,22 @@ def _progress_bar() -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: bar.update(task, completed=done, total=total, refresh=True)
 
 
+def _plot_file(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """Refuse what could not be drawn before minutes of measuring: a usage error, or no matplotlib."""
+    if value is not None:
+        from gpt_onnx.cli._bench_plot import check_plot
+
+        check_plot(value)
+    return value
+
+
 def _print(report: BenchReport) -> None:
     from rich.console import Console
 
-    from gpt_onnx.cli._bench_table import lines, load_table, speed_table
+    from gpt_onnx.cli._bench_table import lines, tables
 
     console = table_console() if sys.stdout.isatty() else Console(width=WIDTH)
-    for table in (speed_table(report), load_table(report)):
+    for table in tables(report):
         console.print(table)
         console.print()
     for line in lines(report):
@@ -66,6 +75,21 @@ def _print(report: BenchReport) -> None:
     metavar="SOURCE",
     help="Also run the same weights in eager PyTorch: a checkpoint, or FILE.py:NAME (runs its code).",
 )
+@click.option(
+    "--compile", "compiled", is_flag=True, help="Also run SOURCE with its step compiled by torch.compile."
+)
+@click.option(
+    "--peers",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Also run the programs that a TOML file names, each under a Python of its own.",
+)
+@click.option(
+    "--baseline",
+    metavar="NAME",
+    show_default="eager PyTorch, if it takes part",
+    help="The contender that the others are compared with.",
+)
 @config_option
 @names_option
 @click.option(
@@ -74,7 +98,7 @@ def _print(report: BenchReport) -> None:
     metavar="N,N",
     default="128,512",
     show_default=True,
-    help="Lengths of the prompts.",
+    help="Lengths of the prompts, which are the contexts of the steps after them.",
 )
 @click.option(
     "-n",
@@ -87,49 +111,76 @@ def _print(report: BenchReport) -> None:
 )
 @click.option(
     "--batch-size",
-    type=click.IntRange(min=1),
-    metavar="N",
-    default=1,
+    type=positive_counts,
+    metavar="N,N",
+    default="1",
     show_default=True,
-    help="Sequences at once.",
+    help="Sequences at once; each number is measured at each length.",
 )
 @repetitions_option
 @threads_option
 @provider_option
+@click.option(
+    "--plot",
+    type=click.Path(path_type=Path, dir_okay=False),
+    callback=_plot_file,
+    metavar="FILE",
+    help="Also draw it: out.svg, .png or .pdf.",
+)
 @json_option
 def command(
     bundles: tuple[Path, ...],
     against: str | None,
+    compiled: bool,
+    peers: Path | None,
+    baseline: str | None,
     config: Path | None,
     names: Path | None,
     prompt_tokens: tuple[int, ...],
     new_tokens: int,
-    batch_size: int,
+    batch_size: tuple[int, ...],
     repetitions: int,
     threads: int | None,
     provider: str,
+    plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Time each BUNDLE: loading, first token, decoding; and its peak memory.
+    """Time each BUNDLE: loading, first token, decoding; its peak memory, and the bandwidth that it achieves.
 
     With --against, also of the same weights in eager PyTorch with a key-value cache of its own. Every
     contender runs in its own process, takes short turns with the others, is stopped outside of them, and gets
     the same random token ids; prompts that do not fit into the context are cut, and the report says so.
     """
-    from gpt_onnx.runtime.bench import BenchPlan, bench
+    from gpt_onnx.runtime.bench import BenchPlan, bench, read_peers
 
     if against is None:
         refuse_without_source(config=config, names=names)
+        if compiled:
+            raise click.UsageError("--compile is for the SOURCE of --against; name that, or leave it away.")
     plan = BenchPlan(
         prompt_tokens=prompt_tokens,
         new_tokens=new_tokens,
-        batch_size=batch_size,
+        batch_sizes=batch_size,
         repetitions=repetitions,
         threads=threads,
         provider=provider,
     )
     with _progress_bar() as progress:
-        report = bench(bundles, against=against, config=config, names=names, plan=plan, progress=progress)
+        report = bench(
+            bundles,
+            against=against,
+            config=config,
+            names=names,
+            compiled=compiled,
+            peers=[] if peers is None else read_peers(peers),
+            baseline=baseline,
+            plan=plan,
+            progress=progress,
+        )
+    if plot is not None:
+        from gpt_onnx.cli._bench_plot import draw
+
+        draw(report, plot)
     if as_json:
         click.echo(json.dumps(report.to_json()))
     else:

@@ -8,13 +8,25 @@ Every contender runs in a process of its own and gets the same token ids. They t
 that what disturbs the machine disturbs them alike, and whoever's turn it is not is stopped, so that its
 threads cannot spin beside the one that is measured.
 
-Neither torch nor onnx is imported here; the PyTorch contender lives in gpt_onnx.eager and is started by name.
+Neither torch nor onnx is imported here; the PyTorch contender, gpt_onnx.eager_contender, is started by name.
+A contender of anybody's is a program under any Python: Program, Entrant, read_peers.
 """
 
 from __future__ import annotations
 
 from .compare import bench
+from .entrant import Entrant, Program
+from .peers import read_peers
 from .plan import BenchPlan
 from .report import BenchReport, ContenderReport, PromptReport
 
-__all__ = ["BenchPlan", "BenchReport", "ContenderReport", "PromptReport", "bench"]
+__all__ = [
+    "BenchPlan",
+    "BenchReport",
+    "ContenderReport",
+    "Entrant",
+    "Program",
+    "PromptReport",
+    "bench",
+    "read_peers",
+]

@@ -18,6 +18,7 @@ from gpt_onnx.runtime.engine import OnnxGPT
 from gpt_onnx.runtime.providers import Device, import_onnxruntime, installed_versions
 from gpt_onnx.runtime.sampling import Sampler, Sampling
 
+from .bundle_facts import mean_kl, step_traffic
 from .serve import serve
 
 
@@ -31,14 +32,17 @@ class BundleContender:
     @property
     def facts(self) -> Mapping[str, Any]:
         """See Contender."""
-        manifest = self._engine.bundle.manifest
+        bundle = self._engine.bundle
+        manifest = bundle.manifest
         return {
             "device": self._engine.provider,
             "threads": self._engine.threads,
             "vocab_size": self._engine.vocab_size,
             "limit": self._engine.limit,
             "context_length": manifest.model.context_length,
-            "notes": (),
+            "file_bytes": sum(entry.size for entry in manifest.files.values()),
+            "kl": mean_kl(bundle),
+            **step_traffic(bundle),
             "versions": {**installed_versions(), "numpy": metadata.version("numpy")},
             "details": {
                 "model": manifest.name,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,11 @@ from gpt_onnx import __version__
 from gpt_onnx.runtime._threads import available_threads, cgroup_cores
 
 CPUINFO = Path("/proc/cpuinfo")
+MEMINFO = Path("/proc/meminfo")
+CACHES = Path("/sys/devices/system/cpu/cpu0/cache")
 FLAGS = (
-    *("avx", "avx2", "fma", "f16c", "avx_vnni", "avx512f", "avx512bw", "avx512_vnni", "avx512_bf16"),
-    *("amx_tile", "amx_int8", "amx_bf16"),  # x86; then Arm
+    *("avx", "avx2", "fma", "f16c", "avx_vnni", "avx_vnni_int8", "avx512f", "avx512bw", "avx512_vnni"),
+    *("avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16"),  # x86; then Arm
     *("asimd", "asimdhp", "asimddp", "i8mm", "bf16", "sve", "sve2", "sme"),
 )
 """Features of a processor that kernels of matrix products are written for."""
@@ -36,6 +39,8 @@ class Environment:
     """Those that this process may use: its affinity, cut by the quota of its control group."""
     quota_cores: float | None
     """The quota alone; None where there is none."""
+    cache_bytes: Mapping[str, int]
+    """Processor cache, such as L2 and L3, to its size; several cores, and other machines, may share it."""
     threads: int
     """Threads within an operator, the same for every contender."""
     load_average: float | None
@@ -75,6 +80,30 @@ def cpu_facts(path: Path = CPUINFO) -> tuple[str, tuple[str, ...]]:
     return name, tuple(flag for flag in FLAGS if flag in flags)
 
 
+def _read(path: Path) -> str:
+    try:
+        return path.read_text(encoding="ascii", errors="replace").strip()
+    except OSError:
+        return ""
+
+
+def cache_bytes(folder: Path = CACHES) -> dict[str, int]:
+    """Return the sizes of the first core's caches of data (Linux; elsewhere none)."""
+    indices = sorted(folder.glob("index*")) if folder.is_dir() else []
+    levels = {
+        f"L{_read(index / 'level')}": _read(index / "size")
+        for index in indices
+        if _read(index / "type") in ("Data", "Unified")
+    }
+    return {level: int(size[:-1]) * 1024 for level, size in levels.items() if re.fullmatch("[0-9]+K", size)}
+
+
+def available_memory(path: Path = MEMINFO) -> int | None:
+    """Return the bytes that programs can still take; None where the system does not tell."""
+    found = re.search(r"^MemAvailable: *([0-9]+) kB$", _read(path), re.MULTILINE)
+    return int(found[1]) * 1024 if found else None
+
+
 def _load_average() -> float | None:
     try:
         return os.getloadavg()[0]
@@ -92,6 +121,7 @@ def describe(threads: int) -> Environment:
         host_cores=os.cpu_count() or 1,
         usable_cores=available_threads(),
         quota_cores=quota if quota < 2**16 else None,
+        cache_bytes=cache_bytes(),
         threads=threads,
         load_average=_load_average(),
         system=f"{platform.system()} {platform.machine()}",

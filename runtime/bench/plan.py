@@ -24,11 +24,26 @@ MOST_STARTS = 3  # processes started for one contender's load time: PyTorch alon
 
 RANGES: Mapping[str, tuple[int, int]] = {
     "new_tokens": (2, MOST_NEW_TOKENS),
-    "batch_size": (1, MOST_ROWS),
     "repetitions": (1, MOST_REPETITIONS),
     "seed": (0, 2**63 - 1),
 }
 """The least and the most of each number of a plan."""
+LISTS: Mapping[str, int | None] = {"prompt_tokens": None, "batch_sizes": MOST_ROWS}
+"""The most that an element of each list of a plan may be."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, order=True)
+class Point:
+    """What is measured at once: so many sequences after prompts of so many tokens."""
+
+    batch_size: int
+    prompt_tokens: int
+
+
+def _check_list(name: str, values: tuple[int, ...], most: int | None) -> None:
+    if not values or any(type(n) is not int or n < 1 or (most and n > most) for n in values):
+        limit = f" and at most {most}" if most else ""
+        raise InputError(f"{name} is {values!r}; give at least one integer of at least 1{limit}.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +55,13 @@ class BenchPlan:
     """
 
     prompt_tokens: tuple[int, ...] = DEFAULT_PROMPT_TOKENS
-    """Lengths of the prompts, tokens."""
+    """Lengths of the prompts, tokens; the steps after a prompt of N tokens have contexts from N on."""
     new_tokens: int = DEFAULT_NEW_TOKENS
     """Tokens to generate after each prompt; the first is timed with the prompt, the others step by step."""
-    batch_size: int = 1
-    """Sequences at once."""
+    batch_sizes: tuple[int, ...] = (1,)
+    """Sequences at once; each number is measured at each length of prompt."""
     repetitions: int = DEFAULT_REPETITIONS
-    """Bursts of each contender and prompt length."""
+    """Bursts of each contender, length of prompt and number of sequences."""
     threads: int | None = None
     """Threads within an operator, for every contender; None: the cores that this process may use."""
     provider: str = "auto"
@@ -59,10 +74,8 @@ class BenchPlan:
             value = getattr(self, name)
             if type(value) is not int or not least <= value <= most:
                 raise InputError(f"{name} is {value!r}; it must be an integer from {least} to {most}.")
-        if not self.prompt_tokens or any(type(n) is not int or n < 1 for n in self.prompt_tokens):
-            raise InputError(
-                f"prompt_tokens is {self.prompt_tokens!r}; give at least one integer of at least 1."
-            )
+        for name, limit in LISTS.items():
+            _check_list(name, getattr(self, name), limit)
         thread_count(self.threads)
 
     @property
@@ -70,10 +83,19 @@ class BenchPlan:
         """Processes started for each contender, to time loading."""
         return min(self.repetitions, MOST_STARTS)
 
-    def rows(self, length: int, vocab_size: int) -> list[list[int]]:
-        """Return the prompts of one length: random ids, batch_size rows, the same at every call."""
-        generator = np.random.default_rng([self.seed, length])
-        rows: list[list[int]] = generator.integers(0, vocab_size, (self.batch_size, length)).tolist()
+    def points(self, lengths: Iterable[int]) -> list[Point]:
+        """Return every number of sequences at every length of prompt."""
+        return [
+            Point(batch_size=batch_size, prompt_tokens=length)
+            for batch_size in dict.fromkeys(self.batch_sizes)
+            for length in lengths
+        ]
+
+    def rows(self, point: Point, vocab_size: int) -> list[list[int]]:
+        """Return the prompts of one point: random ids, the same at every call."""
+        generator = np.random.default_rng([self.seed, point.prompt_tokens])
+        shape = (point.batch_size, point.prompt_tokens)
+        rows: list[list[int]] = generator.integers(0, vocab_size, shape).tolist()
         return rows
 
 

@@ -1,10 +1,13 @@
 """The worker's side of a measurement: a process that answers orders, one JSON object a line.
 
-    {"do": "load", "source": ..., "device": "cpu", "threads": 2}  ->  {"load_ms": ..., "facts": {...}, ...}
+    {"do": "load", "source": ..., "device": "cpu", "threads": 2}  ->  {"load_ms": ..., "resident_bytes": ...}
     {"do": "answer", "rows": [[...]], "new_tokens": 64}           ->  an Answer
     {"do": "burst", "rows": [[...]], "new_tokens": 64}            ->  a Burst
+    {"do": "facts"}                                               ->  the contender's facts, as they are now
     {"do": "memory"}                                              ->  {"peak_resident_bytes": ...}
 
+A program of anybody's is one call, ``serve(make)``, where ``make`` gets the order to load and returns a
+Contender or a WholeContender; this module and what it imports need numpy only.
 What fails is answered with {"error": class, "message": text}. Orders come on stdin, answers go to what was
 stdout; whatever a library prints to stdout goes to stderr, where it does no harm.
 """
@@ -24,12 +27,13 @@ from typing import Any, TextIO
 
 from gpt_onnx.errors import GptOnnxError
 
-from .contender import Contender, run_answer, run_burst
+from .contender import Contender, WholeContender, run_answer, run_burst
 from .memory import peak_resident_bytes, resident_bytes
 
 PR_SET_PDEATHSIG = 1  # <linux/prctl.h>
 
-Make = Callable[[Mapping[str, Any]], Contender]
+Make = Callable[[Mapping[str, Any]], Contender | WholeContender]
+"""Loads what an order to load asks for."""
 
 
 def die_with_parent() -> None:
@@ -50,11 +54,12 @@ class Server:
 
     def __init__(self, make: Make) -> None:
         self._make = make
-        self._contender: Contender | None = None
+        self._contender: Contender | WholeContender | None = None
         self._table: Mapping[str, Callable[[Mapping[str, Any]], Mapping[str, Any]]] = {
             "load": self._load,
             "answer": self._answer,
             "burst": self._burst,
+            "facts": self._facts,
             "memory": self._memory,
         }
 
@@ -68,7 +73,7 @@ class Server:
             return {"error": "GptOnnxError", "message": f"{type(exc).__name__}: {exc}"}
 
     @property
-    def _loaded(self) -> Contender:
+    def _loaded(self) -> Contender | WholeContender:
         assert self._contender is not None
         return self._contender
 
@@ -76,13 +81,16 @@ class Server:
         start = time.perf_counter()
         self._contender = self._make(order)
         load_ms = 1e3 * (time.perf_counter() - start)
-        return {"load_ms": load_ms, "resident_bytes": resident_bytes(), "facts": self._contender.facts}
+        return {"load_ms": load_ms, "resident_bytes": resident_bytes()}
 
     def _answer(self, order: Mapping[str, Any]) -> Mapping[str, Any]:
         return dataclasses.asdict(run_answer(self._loaded, order["rows"], order["new_tokens"]))
 
     def _burst(self, order: Mapping[str, Any]) -> Mapping[str, Any]:
         return dataclasses.asdict(run_burst(self._loaded, order["rows"], order["new_tokens"]))
+
+    def _facts(self, order: Mapping[str, Any]) -> Mapping[str, Any]:
+        return self._loaded.facts
 
     def _memory(self, order: Mapping[str, Any]) -> Mapping[str, Any]:
         return {"peak_resident_bytes": peak_resident_bytes()}

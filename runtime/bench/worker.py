@@ -1,20 +1,22 @@
 """The measuring side: a contender's process, awake only in its turns.
 
-    with Worker("gpt_onnx.runtime.bench.bundle_contender") as worker:
+    with Worker(Program(module="gpt_onnx.runtime.bench.bundle_contender")) as worker:
         worker.ask({"do": "load", "source": "bundle", "device": "cpu", "threads": 2})
 
 Between two orders the process is stopped with SIGSTOP where the system has it: pools of threads that spin
 after their last task, as those of ONNX Runtime and OpenMP do, would take cores from the next contender.
 Where there is no SIGSTOP (Windows) the process merely waits.
+
+The program may run under another Python than this one, which lends it the package gpt_onnx (_boot.py).
 """
 
 from __future__ import annotations
 
 import contextlib
 import json
+import os
 import signal
 import subprocess
-import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -22,30 +24,31 @@ from typing import Any, Self
 
 from gpt_onnx import errors
 
-BOOT = (  # the package's own folder comes last: an installed one is preferred, and nothing is shadowed
-    "import importlib, sys; sys.path.append(sys.argv[1]); importlib.import_module(sys.argv[2]).main()"
-)
+from .entrant import Program
+
+BOOT = Path(__file__).with_name("_boot.py")
 LAST_WORDS = 500  # bytes of stderr in an error
 PATIENCE_S = 5.0  # how long a process may take to end by itself
 
 
-def _package_root() -> str:
-    """Return the folder that holds the package gpt_onnx."""
+def _package() -> str:
+    """Return the folder of the package gpt_onnx."""
     assert errors.__file__ is not None
-    return str(Path(errors.__file__).resolve().parents[1])
+    return str(Path(errors.__file__).resolve().parent)
 
 
 class Worker:
     """One process; see the module. ``seconds`` since its start are the caller's to measure."""
 
-    def __init__(self, module: str) -> None:
+    def __init__(self, program: Program) -> None:
         self._stderr = tempfile.TemporaryFile()  # noqa: SIM115  # closed with the process
-        self._module = module
+        self._name = program.name
         self._process = subprocess.Popen(
-            [sys.executable, "-P", "-c", BOOT, _package_root(), module],
+            [program.python, "-P", str(BOOT), _package(), *program.arguments],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=self._stderr,
+            env={**os.environ, **program.environment},
             start_new_session=True,  # Ctrl-C is this process's business, which then closes that one
         )
 
@@ -88,7 +91,7 @@ class Worker:
         said = self._stderr.read()[-LAST_WORDS:].decode(errors="replace").strip().splitlines()
         how = f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
         words = said[-1] if said else "none"
-        return f"the process of {self._module} {how} instead of answering; its last words: {words}"
+        return f"the process of {self._name} {how} instead of answering; its last words: {words}"
 
     def close(self, *, kill: bool = False) -> None:
         """End the process: by the end of its orders, or at once."""

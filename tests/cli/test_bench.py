@@ -65,7 +65,7 @@ def test_every_layout_runs_and_chooses_the_tokens_of_eager_pytorch(report: dict[
     assert names == [*LAYOUTS, "eager PyTorch"]
     for contender in report["contenders"][:-1]:
         for prompt in contender["prompts"]:
-            assert prompt["versus_eager"]["tokens"]["verdict"] in ("same", "same until a near tie")
+            assert prompt["versus"]["tokens"]["verdict"] in ("same", "same until a near tie")
 
 
 def test_the_report_has_times_memory_and_ratios(report: dict[str, Any]) -> None:
@@ -77,10 +77,10 @@ def test_the_report_has_times_memory_and_ratios(report: dict[str, Any]) -> None:
             assert prompt["step_ms"]["count"] == 5
             assert prompt["step_ms"]["p90"] >= prompt["step_ms"]["median"] > 0
             assert prompt["decode_tokens_per_s"] == pytest.approx(1e3 / prompt["step_ms"]["median"])
-            assert (prompt["versus_eager"] is None) == (contender["kind"] == "eager")
+            assert (prompt["versus"] is None) == (contender["kind"] == "eager")
     eager, gqa = report["contenders"][-1], report["contenders"][0]
     ratio = eager["prompts"][0]["step_ms"]["median"] / gqa["prompts"][0]["step_ms"]["median"]
-    assert gqa["prompts"][0]["versus_eager"]["decode"]["ratio"] == pytest.approx(ratio)
+    assert gqa["prompts"][0]["versus"]["decode"]["ratio"] == pytest.approx(ratio)
 
 
 def test_the_report_names_the_machine_and_the_versions(report: dict[str, Any]) -> None:
@@ -118,7 +118,7 @@ def test_a_module_is_a_source_too(folder: Path, tmp_path: Path) -> None:
     result = run(str(folder / "plain"), "--against", source, "--prompt-tokens", "4", "--json", *SHORT)
     assert result.returncode == 0, result.stderr
     plain, eager = json.loads(result.stdout)["contenders"]
-    assert plain["prompts"][0]["versus_eager"]["tokens"]["verdict"] == "same"
+    assert plain["prompts"][0]["versus"]["tokens"]["verdict"] == "same"
     assert eager["details"]["cache"] == "none"
     assert "computes the whole sequence for each token" in json.loads(result.stdout)["notes"][-1]
 

@@ -12,7 +12,7 @@ from click.testing import CliRunner, Result
 
 from gpt_onnx.cli._group import cli
 from gpt_onnx.config import GPTConfig
-from gpt_onnx.eager import load_eager
+from gpt_onnx.eager_contender import load_eager
 from gpt_onnx.model import GPT
 
 CONFIG = GPTConfig(vocab_size=61, context_length=32, n_embd=16, n_layer=2, n_head=2, tie_embeddings=False)

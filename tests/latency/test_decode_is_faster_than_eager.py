@@ -37,7 +37,7 @@ def ratios(measure: Callable[[int], BenchReport], length: int, what: str) -> Cal
 
     def next_ratios() -> tuple[float, ...]:
         prompts = measure(next(numbers)).contenders[0].prompts
-        versus: Any = next(prompt.versus_eager for prompt in prompts if prompt.prompt_tokens == length)
+        versus: Any = next(prompt.versus for prompt in prompts if prompt.prompt_tokens == length)
         rounds: tuple[float, ...] = getattr(versus, what).rounds
         return rounds
 
@@ -56,7 +56,7 @@ def test_the_first_token_is_not_much_later(measure: Any, settle: Any, length: in
 
 def test_both_choose_the_same_tokens(measure: Any) -> None:
     prompts = measure(0).contenders[0].prompts
-    assert {prompt.versus_eager.tokens.verdict for prompt in prompts} <= {"same", "same until a near tie"}
+    assert {prompt.versus.tokens.verdict for prompt in prompts} <= {"same", "same until a near tie"}
 
 
 def test_the_bundle_is_ready_earlier_and_needs_less_memory(measure: Any) -> None:

@@ -92,7 +92,7 @@ def test_eager_pytorch_is_measured_on_the_same_card(
     plan = BenchPlan(prompt_tokens=(8,), new_tokens=8, repetitions=2, provider=CUDA)
     report = bench([bundle], against=tmp_path / "tiny", plan=plan)
     assert {contender.device for contender in report.contenders} == {find_device(CUDA).name}
-    versus = report.contenders[0].prompts[0].versus_eager
+    versus = report.contenders[0].prompts[0].versus
     assert versus is not None
     assert versus.tokens.verdict != "different"
     assert np.isfinite(versus.decode.ratio)

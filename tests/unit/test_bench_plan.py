@@ -5,15 +5,15 @@ from typing import Any
 import pytest
 
 from gpt_onnx.errors import InputError
-from gpt_onnx.runtime.bench.plan import BenchPlan, fit_prompts
+from gpt_onnx.runtime.bench.plan import BenchPlan, Point, fit_prompts
 
 
 def test_prompts_are_the_same_at_every_call_and_differ_between_seeds_and_rows() -> None:
-    plan = BenchPlan(batch_size=2)
-    first, second = plan.rows(20, 97)
-    assert plan.rows(20, 97) == [first, second]
+    plan, point = BenchPlan(), Point(batch_size=2, prompt_tokens=20)
+    first, second = plan.rows(point, 97)
+    assert plan.rows(point, 97) == [first, second]
     assert first != second
-    assert BenchPlan(batch_size=2, seed=1).rows(20, 97)[0] != first
+    assert BenchPlan(seed=1).rows(point, 97)[0] != first
     assert all(0 <= token < 97 for token in first + second)
 
 
@@ -65,9 +65,10 @@ def test_as_many_new_tokens_as_the_context_holds_leave_one_token_of_prompt() -> 
         ({"prompt_tokens": (0,)}, "prompt_tokens"),
         ({"new_tokens": 1}, "new_tokens is 1; it must be an integer from 2 to 65536"),
         ({"new_tokens": 10**9}, "new_tokens is 1000000000"),
-        ({"batch_size": 10**9}, "batch_size is 1000000000"),
+        ({"batch_sizes": (10**9,)}, r"batch_sizes is \(1000000000,\); .* at most 1024"),
         ({"repetitions": 10**9}, "repetitions is 1000000000"),
-        ({"batch_size": 0}, "batch_size is 0"),
+        ({"batch_sizes": (1, 0)}, "batch_sizes"),
+        ({"batch_sizes": ()}, "batch_sizes"),
         ({"repetitions": -1}, "repetitions is -1"),
         ({"threads": 0}, "threads is 0"),
         ({"repetitions": True}, "repetitions is True"),
@@ -76,6 +77,11 @@ def test_as_many_new_tokens_as_the_context_holds_leave_one_token_of_prompt() -> 
 def test_numbers_out_of_range_are_refused(changes: dict[str, Any], named: str) -> None:
     with pytest.raises(InputError, match=named):
         BenchPlan(**changes)
+
+
+def test_every_number_of_sequences_is_measured_at_every_length_once() -> None:
+    points = BenchPlan(batch_sizes=(4, 1, 4)).points([9, 17])
+    assert [(point.batch_size, point.prompt_tokens) for point in points] == [(4, 9), (4, 17), (1, 9), (1, 17)]
 
 
 def test_loading_is_repeated_at_most_three_times() -> None:

@@ -11,6 +11,7 @@ import pytest
 
 import gpt_onnx.runtime.bench
 from gpt_onnx.errors import CheckpointError, GptOnnxError
+from gpt_onnx.runtime.bench.entrant import Program
 from gpt_onnx.runtime.bench.worker import Worker
 
 LINUX = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -47,10 +48,10 @@ LOAD = {"do": "load", "source": "fake", "device": "cpu", "threads": 1}
 
 
 @pytest.fixture
-def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Program:
     (tmp_path / "fake_contender.py").write_text(FAKE)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    return "fake_contender"
+    return Program(module="fake_contender")
 
 
 def state_of(pid: int) -> str:
@@ -71,20 +72,20 @@ def wait_for(pid: int, state: str) -> bool:
     return False
 
 
-def test_a_worker_loads_and_measures_whatever_it_prints(fake: str) -> None:
+def test_a_worker_loads_and_measures_whatever_it_prints(fake: Program) -> None:
     with Worker(fake) as worker:
         loaded = worker.ask(LOAD)
         burst = worker.ask({"do": "burst", "rows": [[1, 2]], "new_tokens": 4})
         answer = worker.ask({"do": "answer", "rows": [[1, 2]], "new_tokens": 3})
         assert worker.ask({"do": "memory"}).keys() == {"peak_resident_bytes"}
-    assert loaded["facts"] == {"device": "cpu"}
+        assert worker.ask({"do": "facts"}) == {"device": "cpu"}
     assert loaded["load_ms"] >= 0
     assert len(burst["step_ms"]) == 3
     assert answer["tokens"] == [[2], [3], [4]]
 
 
 @LINUX
-def test_a_worker_is_stopped_between_its_turns_and_gone_after(fake: str) -> None:
+def test_a_worker_is_stopped_between_its_turns_and_gone_after(fake: Program) -> None:
     with Worker(fake) as worker:
         worker.ask(LOAD)
         assert wait_for(worker.pid, "T")
@@ -93,12 +94,12 @@ def test_a_worker_is_stopped_between_its_turns_and_gone_after(fake: str) -> None
     assert state_of(worker.pid) == ""
 
 
-def test_an_error_arrives_as_the_class_that_was_raised(fake: str) -> None:
+def test_an_error_arrives_as_the_class_that_was_raised(fake: Program) -> None:
     with Worker(fake) as worker, pytest.raises(CheckpointError, match=r"^missing does not exist\.$"):
         worker.ask(LOAD | {"source": "missing"})
 
 
-def test_an_error_of_a_library_is_named_and_the_worker_goes_on(fake: str) -> None:
+def test_an_error_of_a_library_is_named_and_the_worker_goes_on(fake: Program) -> None:
     with Worker(fake) as worker:
         worker.ask(LOAD)
         with pytest.raises(GptOnnxError, match="ValueError: twelve"):
@@ -106,14 +107,14 @@ def test_an_error_of_a_library_is_named_and_the_worker_goes_on(fake: str) -> Non
         assert "step_ms" in worker.ask({"do": "burst", "rows": [[1]], "new_tokens": 2})
 
 
-def test_a_worker_that_dies_leaves_its_last_words(fake: str) -> None:
+def test_a_worker_that_dies_leaves_its_last_words(fake: Program) -> None:
     with Worker(fake) as worker:
         worker.ask(LOAD)
         with pytest.raises(GptOnnxError, match=r"exit code 7 .*: out of luck$"):
             worker.ask({"do": "burst", "rows": [[13]], "new_tokens": 2})
 
 
-def test_an_exception_kills_the_worker_at_once(fake: str) -> None:
+def test_an_exception_kills_the_worker_at_once(fake: Program) -> None:
     worker = Worker(fake)
     worker.ask(LOAD)
     worker.__exit__(KeyboardInterrupt, KeyboardInterrupt(), None)
@@ -121,9 +122,10 @@ def test_an_exception_kills_the_worker_at_once(fake: str) -> None:
 
 
 @LINUX
-def test_a_stopped_worker_dies_with_the_process_that_measures(fake: str) -> None:
+def test_a_stopped_worker_dies_with_the_process_that_measures(fake: Program) -> None:
     program = (
-        "import sys\nfrom gpt_onnx.runtime.bench.worker import Worker\n"
+        "import sys\nfrom gpt_onnx.runtime.bench.entrant import Program\n"
+        "from gpt_onnx.runtime.bench.worker import Worker\n"
         f"worker = Worker({fake!r})\nworker.ask({LOAD!r})\nprint(worker.pid, flush=True)\nsys.stdin.read()"
     )
     with subprocess.Popen(
@@ -149,6 +151,9 @@ def test_the_package_offers_these_names() -> None:
         "BenchPlan",
         "BenchReport",
         "ContenderReport",
+        "Entrant",
+        "Program",
         "PromptReport",
         "bench",
+        "read_peers",
     ]

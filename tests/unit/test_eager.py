@@ -11,7 +11,9 @@ import torch
 
 from gpt_onnx.checkpoint import write_checkpoint
 from gpt_onnx.config import GPTConfig
-from gpt_onnx.eager import EagerContender, EagerGPT, EagerModule
+from gpt_onnx.eager import EagerGPT
+from gpt_onnx.eager_contender import EagerContender
+from gpt_onnx.eager_module import EagerModule
 from gpt_onnx.errors import CheckpointError, InputError, ProviderError
 from gpt_onnx.model import GPT
 
@@ -117,7 +119,7 @@ def test_a_checkpoint_is_loaded_with_its_weights(checkpoint: Path) -> None:
 
 def test_loading_imports_neither_the_exporter_nor_a_computer_algebra_system(checkpoint: Path) -> None:
     program = (
-        "import sys\nfrom gpt_onnx.eager import load_eager\n"
+        "import sys\nfrom gpt_onnx.eager_contender import load_eager\n"
         f"load_eager({str(checkpoint)!r}).start([[1, 2]], 4)\n"
         "assert not {'onnx', 'onnxruntime', 'onnx_ir', 'sympy', 'gpt_onnx.export'} & set(sys.modules)"
     )

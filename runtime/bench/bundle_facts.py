@@ -1,0 +1,37 @@
+"""What a bundle's files tell of its speed and quality, beside what its manifest says."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from gpt_onnx.bundle import Bundle, describe_bundle, read_graph
+
+from .traffic import weights_read
+
+QUALITY = "quality.json"
+
+
+def mean_kl(bundle: Bundle) -> float | None:
+    """Return the mean divergence from float32 that the export measured; None where it measured none."""
+    if QUALITY not in bundle.manifest.files:
+        return None
+    try:
+        values = json.loads(bundle.file(QUALITY).read_text(encoding="utf-8"))
+        mean = values["kl"]["mean"]
+    except (OSError, ValueError, KeyError, TypeError):  # another version's: it is one column of a table
+        return None
+    return float(mean) if isinstance(mean, int | float) else None
+
+
+def step_traffic(bundle: Bundle) -> dict[str, Any]:
+    """Return the facts on what a step reads, for graphs with a cache that grows.
+
+    A plain graph computes everything anew in each step, and one of a frozen length reads all of its cache.
+    """
+    if bundle.manifest.graph.layout != "dynamic":
+        return {}
+    return {
+        "weight_bytes": weights_read(read_graph(bundle.graph_path())),
+        "cache_bytes_per_token": describe_bundle(bundle)["cache_bytes_per_token"],
+    }
