@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import onnx_ir as ir
 
 import gpt_onnx
+from gpt_onnx.bundle import QuantizationInfo
+from gpt_onnx.errors import ConfigError
 
+from .calibration import calibrated_weights
 from .gpt_source import Source, Traced
 from .graphs import PAST
 from .options import ExportOptions
-from .passes import CACHED_PASSES, PASSES, run_passes
+from .passes import Pass, QuantizeWeights, fused, passes_of, run_passes, standard
 from .promises import (
     BakedSizeError,
     check_dims,
@@ -21,8 +26,10 @@ from .promises import (
     check_operators,
     rename_mask_length,
 )
+from .quantize.choice import Choice
+from .quantize.weights import QuantizedWeights
 from .targets import MICROSOFT, STANDARD, Target, find_target
-from .weights import bind, collect_parameters, collect_tables
+from .weights import Weight, bind, collect_parameters, collect_parts, collect_tables, parts_in
 
 DATA_FILE = "onnx/model.onnx_data"
 TRACES = 3  # at most: another trace tells a size of the example from a number of the model's own
@@ -31,15 +38,28 @@ Progress = Callable[[str, int, int], None]
 """Told a step's name, how much of it is done, and how much there is."""
 
 
-def _rewrite(traced: Traced, source: Source, target: Target) -> dict[str, int]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Written:
+    """What was written."""
+
+    rewrites: Mapping[str, int]
+    """How often each pass fired."""
+    payload_bytes: int
+    """Bytes of all weights, each once."""
+    quantization: QuantizationInfo | None
+
+
+def _rewrite(traced: Traced, source: Source, target: Target, quantize: Pass | None) -> dict[str, int]:
     """Run the passes on one traced graph, and hold it to its promise."""
     model, graph = traced.model, traced.graph
     names = source.parameter_names()
     for name in names:
         if name in model.graph.initializers:
             model.graph.initializers[name].const_value = None  # to no pass a constant
-    fired = run_passes(model, CACHED_PASSES if _grows(graph.inputs) else PASSES)
-    check_operators(model, target.domains if source.attention is None else (STANDARD,))
+    fuses = target.fuses and source.attention is None
+    passes = passes_of(keeps_logits=_grows(graph.inputs), fuses=fuses, quantize=quantize)
+    fired = run_passes(model, passes)
+    check_operators(model, target.domains if fuses or quantize else (STANDARD,))
     rename_mask_length(model, graph)
     check_dims(model, graph)
     dynamic = {dim for dims in graph.inputs.values() for dim in dims if isinstance(dim, str)}
@@ -63,7 +83,17 @@ def _stamp(model: ir.Model, role: str, target: Target) -> None:
     model.opset_imports.update({STANDARD: target.opset} | ({MICROSOFT: 1} if fused else {}))
 
 
-def _traced(source: Source, options: ExportOptions) -> tuple[list[Traced], dict[str, int]]:
+def _quantizer(options: ExportOptions) -> QuantizeWeights | None:
+    """Return the pass that turns weights into integers; None where they stay float32."""
+    choice = options.choice
+    if choice is None:
+        return None
+    return QuantizeWeights(choice, fused if find_target(options.target).fuses else standard)
+
+
+def _traced(
+    source: Source, options: ExportOptions, quantize: Pass | None
+) -> tuple[list[Traced], dict[str, int]]:
     """Trace and rewrite all graphs; return them, and how often each pass fired.
 
     A number that looks like a size of the example is traced again with another size: if it stays, it was the
@@ -71,6 +101,7 @@ def _traced(source: Source, options: ExportOptions) -> tuple[list[Traced], dict[
 
     Raises:
         ExportError: if a graph cannot be made or breaks its promise.
+        ConfigError: if weights cannot become integers as asked.
     """
     avoid: frozenset[int] = frozenset()
     target = find_target(options.target)
@@ -79,7 +110,7 @@ def _traced(source: Source, options: ExportOptions) -> tuple[list[Traced], dict[
         rewrites: dict[str, int] = {}
         try:
             for part in traced:
-                for name, count in _rewrite(part, source, target).items():
+                for name, count in _rewrite(part, source, target, quantize).items():
                     rewrites[name] = rewrites.get(name, 0) + count
         except BakedSizeError as exc:
             if not left:
@@ -90,18 +121,51 @@ def _traced(source: Source, options: ExportOptions) -> tuple[list[Traced], dict[
     raise AssertionError("the last trace returns or raises")
 
 
-def write_graphs(
-    source: Source, options: ExportOptions, staging: Path, progress: Progress
-) -> tuple[dict[str, int], int]:
-    """Trace, rewrite and write the graphs and their one data file; return the rewrites and the payload."""
+def _described(choice: Choice, quantize: QuantizeWeights, floats: Iterable[str]) -> QuantizationInfo:
+    """Say for the manifest how weights were quantised.
+
+    Raises:
+        ConfigError: if none could be.
+    """
+    if quantize.block_size is None:
+        raise ConfigError("the model has no weight that products or lookups use alone; export it in fp32.")
+    return QuantizationInfo(
+        bits=choice.bits,
+        block_size=quantize.block_size,
+        symmetric=choice.symmetric,
+        accuracy_level=choice.accuracy_level,
+        quantizer=choice.quantizer,
+        head_bits=choice.head_bits or 32,
+        float_weights=sorted({re.sub(r"\b\d+\b", "*", name) for name in floats}),
+    )
+
+
+def _quantized(
+    models: Mapping[str, ir.Model], source: Source, options: ExportOptions, progress: Progress
+) -> list[Weight]:
+    """Return the weights that are integers, calibrated first where the quantiser wants that."""
+    parts, names = parts_in(models.values()), source.parameter_names()
+    if not parts or options.choice is None:
+        return []
+    grids = {names[part.weight]: part.grid for _, part in parts}
+    ready = calibrated_weights(source, options, grids, progress)
+    return collect_parts(parts, names, QuantizedWeights(source.weight, options.choice.quantizer, ready))
+
+
+def write_graphs(source: Source, options: ExportOptions, staging: Path, progress: Progress) -> Written:
+    """Trace, rewrite and write the graphs and their one data file."""
     progress("trace", 0, 1)
-    traced, rewrites = _traced(source, options)
+    quantize, names = _quantizer(options), source.parameter_names()
+    traced, rewrites = _traced(source, options, quantize)
     progress("trace", 1, 1)
     models = {part.graph.role: part.model for part in traced}
-    weights = collect_parameters(models.values(), source.parameter_names(), source.weight)
-    weights += collect_tables(models)
+    weights = collect_parameters(models.values(), names, source.weight)
+    floats = [weight.name for weight in weights]
+    info = _described(options.choice, quantize, floats) if options.choice and quantize else None
+    weights += collect_tables(models) + _quantized(models, source, options, progress)
     (staging / "onnx").mkdir()
     bind(weights, staging / DATA_FILE, lambda done, total: progress("write", done, total))
     for role, model in models.items():
         ir.save(model, staging / f"onnx/{role}.onnx")
-    return rewrites, sum(weight.nbytes for weight in weights)
+    payload = sum(weight.nbytes for weight in weights)
+    return Written(rewrites=rewrites, payload_bytes=payload, quantization=info)

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gpt_onnx
-from gpt_onnx.bundle import GraphInfo, Manifest, seal
+from gpt_onnx.bundle import GraphInfo, Manifest, QuantizationInfo, seal
 
 from .build import DATA_FILE
 from .clients import config_json, genai_config_json, generation_config_json, special_of
@@ -52,12 +52,15 @@ def _graph_info(source: Source, options: ExportOptions, staging: Path) -> GraphI
     )
 
 
-def _manifest(source: Source, options: ExportOptions, staging: Path) -> Manifest:
+def _manifest(
+    source: Source, options: ExportOptions, staging: Path, quantization: QuantizationInfo | None
+) -> Manifest:
     graph = _graph_info(source, options, staging)
     return Manifest(
         name=source.name,
         target=options.target,
-        precision="fp32",
+        precision=options.precision,
+        quantization=quantization,
         graph=graph,
         model=source.model_info(options),
         checked=False,
@@ -68,9 +71,11 @@ def _manifest(source: Source, options: ExportOptions, staging: Path) -> Manifest
     )
 
 
-def write_companions(source: Source, options: ExportOptions, staging: Path) -> Manifest:
+def write_companions(
+    source: Source, options: ExportOptions, staging: Path, quantization: QuantizationInfo | None
+) -> Manifest:
     """Write all that is not a graph or evidence, and seal the bundle for the gate to load."""
-    manifest = _manifest(source, options, staging)
+    manifest = _manifest(source, options, staging, quantization)
     generation = source.generation
     special = special_of(source.tokenizer, generation)
     if manifest.graph.data is None:

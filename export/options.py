@@ -13,10 +13,17 @@ from typing import Any
 from gpt_onnx.checkpoint.readers import ReadOptions
 from gpt_onnx.errors import ConfigError
 
+from .precisions import FLOAT, find_precision
+from .quantize.choice import Choice
+from .quantize.grid import BLOCK_SIZES
+from .quantize.quantizers import find_quantizer
 from .targets import find_target
 
 DYNAMIC = "dynamic"
-PATHS = ("reference", "tokenizer", "config", "names")
+PATHS = ("reference", "tokenizer", "config", "names", "calibration")
+ACCURACY_LEVELS = (0, 4)
+OF_INTEGERS = ("block_size", "accuracy_level", "quantizer", "head_precision", "calibration", "max_kl")
+"""Options that say something only where weights become integers."""
 CHECK_LEVELS = ("none", "quick", "standard", "deep")
 LARGEST: Mapping[str, int] = {"seq_len": 2**20, "batch_size": 2**16}
 """The largest size that a graph can be frozen at; positions are exact up to 2^20."""
@@ -72,6 +79,20 @@ class ExportOptions:
     """A configuration (JSON or TOML) for a source that does not tell its own."""
     names: Path | str | None = None
     """A table (TOML) from the source's names of tensors to ours, for a source of another naming."""
+    precision: str = FLOAT
+    """How weights are stored: a name in PRECISIONS."""
+    block_size: int | None = None
+    """Weights that share a scale; None: the largest usual one that divides the model's sizes."""
+    accuracy_level: int | None = None
+    """Of products with integer weights: 4 rounds activations to int8, 0 does not; None: 4."""
+    quantizer: str | None = None
+    """How integers are chosen: a name in QUANTIZERS; None: the precision's default."""
+    head_precision: str | None = None
+    """Another precision for the head and the embedding; None: that of the other weights."""
+    calibration: Path | str | None = None
+    """Text (UTF-8) or ids (.npy) to calibrate with and to measure quality on; None: the text that ships."""
+    max_kl: float | None = None
+    """The largest mean KL divergence from the float32 model that is published; None: any."""
     overwrite: bool = False
     """Whether an older bundle at the destination is replaced."""
 
@@ -86,8 +107,51 @@ class ExportOptions:
                 raise ConfigError(f"{name} is {getattr(self, name)!r}; it must be true or false.")
         if not (isinstance(self.check, str) and self.check in CHECK_LEVELS):
             raise ConfigError(f"check is {self.check!r}; known are {', '.join(CHECK_LEVELS)}.")
+        self._check_integers()
         if self.check == "none" and self.reference is not None:
             raise ConfigError("check is 'none' and a reference is given; choose a check that looks at it.")
+
+    def _check_integers(self) -> None:
+        """Refuse a precision that the target lacks, and options of integers where there are none."""
+        target = find_target(self.target)
+        if find_precision(self.precision).name not in target.precisions:
+            raise ConfigError(
+                f"the precision is {self.precision!r} and target {target.name} has "
+                f"{', '.join(target.precisions)}; choose one of them, or another target."
+            )
+        if self.precision == FLOAT:
+            for name in OF_INTEGERS:
+                if (value := getattr(self, name)) is not None:
+                    raise ConfigError(
+                        f"{name} is {value!r} and the weights stay {FLOAT}; choose precision int8 or int4."
+                    )
+            return
+        if self.block_size is not None and self.block_size not in BLOCK_SIZES:
+            sizes = ", ".join(str(size) for size in BLOCK_SIZES)
+            raise ConfigError(f"block_size is {self.block_size!r}; it must be one of {sizes}.")
+        if self.accuracy_level is not None and self.accuracy_level not in ACCURACY_LEVELS:
+            raise ConfigError(f"accuracy_level is {self.accuracy_level!r}; it must be 0 or 4.")
+        if self.quantizer is not None:
+            find_quantizer(self.quantizer)
+        if self.head_precision is not None:
+            find_precision(self.head_precision)
+        if self.max_kl is not None and not self.max_kl > 0:
+            raise ConfigError(f"max_kl is {self.max_kl!r}; it must be a positive number.")
+
+    @property
+    def choice(self) -> Choice | None:
+        """Return how weights become integers; None where they stay float32."""
+        precision = find_precision(self.precision)
+        if precision.bits is None or precision.quantizer is None:
+            return None
+        return Choice(
+            bits=precision.bits,
+            head_bits=find_precision(self.head_precision or self.precision).bits,
+            symmetric=precision.symmetric,
+            block_sizes=precision.block_sizes if self.block_size is None else (self.block_size,),
+            accuracy_level=4 if self.accuracy_level is None else self.accuracy_level,
+            quantizer=self.quantizer or precision.quantizer,
+        )
 
     @property
     def reading(self) -> ReadOptions:
@@ -121,6 +185,7 @@ class ExportOptions:
             "batch_size": self.batch_size,
             "kv_cache": self.kv_cache,
             "check": self.check,
+            "precision": self.precision,
         }
 
 

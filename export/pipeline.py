@@ -85,9 +85,9 @@ def export_bundle(
     check_reference(chosen)
     source = resolve(module_or_path, chosen)
     with publishing(destination, overwrite=chosen.overwrite) as staging:
-        rewrites, payload = write_graphs(source, chosen, staging, progress)
+        written = write_graphs(source, chosen, staging, progress)
         progress("hash", 0, 1)
-        manifest = write_companions(source, chosen, staging)
+        manifest = write_companions(source, chosen, staging, written.quantization)
         progress("hash", 1, 1)
         check_graph(open_bundle(staging, check_hashes=False))
         gate = _check(source, chosen, staging, progress)
@@ -97,8 +97,8 @@ def export_bundle(
         path=Path(destination),
         manifest=manifest,
         gate=gate,
-        payload_bytes=payload,
-        rewrites=rewrites,
+        payload_bytes=written.payload_bytes,
+        rewrites=written.rewrites,
         notes=source.notes,
     )
 

@@ -32,7 +32,14 @@ class Target:
     """The cache's head size is padded with zeros to a multiple of this."""
     padding: str
     """Where other clients may pad: "right", or "left or right"."""
+    precisions: tuple[str, ...]
+    """How weights can be stored (gpt_onnx.export.precisions), the default first."""
     summary: str
+
+    @property
+    def fuses(self) -> bool:
+        """Whether operators of com.microsoft may be used."""
+        return MICROSOFT in self.domains
 
 
 TARGETS: Mapping[str, Target] = {
@@ -46,7 +53,19 @@ TARGETS: Mapping[str, Target] = {
             ir_version=10,
             head_size_multiple=8,
             padding="right",
+            precisions=("fp32", "int8", "int4"),
             summary="GroupQueryAttention with one cache buffer in place, for ONNX Runtime on a CPU",
+        ),
+        Target(
+            name="web",
+            attention="gqa",
+            domains=(STANDARD, MICROSOFT),
+            opset=21,
+            ir_version=10,
+            head_size_multiple=8,
+            padding="right",
+            precisions=("fp32", "int8", "int4"),
+            summary="as cpu, for ONNX Runtime in a browser",
         ),
         Target(
             name="portable",
@@ -56,6 +75,7 @@ TARGETS: Mapping[str, Target] = {
             ir_version=10,
             head_size_multiple=1,
             padding="left or right",
+            precisions=("fp32", "int8", "int4"),
             summary="standard operators only, for any runtime and for ONNX Runtime on CUDA",
         ),
     )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ from numpy.typing import NDArray
 
 from .passes import STORED_TRANSPOSED
 from .passes._graph import dims_of, is_parameter
+from .passes._quantized import PART, Part
+from .quantize.weights import QuantizedWeights
 
 INLINE_BELOW = 1024  # bytes: ONNX Runtime refuses a model whose Reshape shape is external
 ALIGNMENT = 65536  # bytes: what every platform can map
@@ -58,7 +61,7 @@ def collect_parameters(
     users: dict[tuple[str, bool], list[ir.Value]] = {}
     for model in models:
         for value in model.graph.initializers.values():
-            if is_parameter(value):
+            if is_parameter(value) and PART not in value.meta:
                 key = (names[value.name or ""], bool(value.meta.get(STORED_TRANSPOSED)))
                 users.setdefault(key, []).append(value)
     return [
@@ -71,6 +74,41 @@ def collect_parameters(
         )
         for (name, transposed), values in users.items()
     ]
+
+
+def parts_in(models: Iterable[ir.Model]) -> list[tuple[ir.Value, Part]]:
+    """Return the initializers that hold a part of a quantised weight, each with what it holds."""
+    values = (value for model in models for value in model.graph.initializers.values())
+    return [(value, value.meta[PART]) for value in values if PART in value.meta]
+
+
+def collect_parts(
+    parts: Iterable[tuple[ir.Value, Part]], names: Mapping[str, str], quantized: QuantizedWeights
+) -> list[Weight]:
+    """Gather the parts of quantised weights, under the source's names of the weights.
+
+    Args:
+        parts: See ``parts_in``.
+        names: The graph's name of each parameter to the source's.
+        quantized: What gives the arrays; it is told which will be asked for.
+    """
+    users: dict[tuple[str, str], list[tuple[ir.Value, Part]]] = {}
+    for value, part in parts:
+        users.setdefault((names[part.weight], part.stored), []).append((value, part))
+    weights = []
+    for (name, stored), found in users.items():
+        value, part = found[0]
+        quantized.want(name, [stored])
+        weights.append(
+            Weight(
+                name=(value.name or "").replace(part.weight, name, 1),
+                shape=tuple(int(dim) for dim in dims_of(value) or ()),
+                dtype=value.dtype or ir.DataType.UINT8,
+                read=partial(quantized.part, name, part.grid, stored),
+                values=tuple(value for value, _ in found),
+            )
+        )
+    return weights
 
 
 def collect_tables(models: Mapping[str, ir.Model]) -> list[Weight]:
@@ -110,7 +148,7 @@ def bind(weights: Iterable[Weight], path: Path, progress: Callable[[int, int], N
     ordered = sorted(weights, key=lambda weight: (-weight.nbytes, weight.name))
     external = [weight for weight in ordered if weight.nbytes >= INLINE_BELOW]
     for weight in ordered[len(external) :]:
-        _set_all(weight, ir.Tensor(weight.read(), dtype=weight.dtype, name=weight.name))
+        _set_all(weight, _inline(weight))
     threshold = align_from(weight.nbytes for weight in external)
     total, written = sum(weight.nbytes for weight in external), 0
     with path.open("wb") as file:
@@ -120,6 +158,13 @@ def bind(weights: Iterable[Weight], path: Path, progress: Callable[[int, int], N
             _set_all(weight, _write(weight, file, path))
             written += weight.nbytes
             progress(written, total)
+
+
+def _inline(weight: Weight) -> ir.TensorProtocol:
+    array = weight.read()
+    if weight.dtype.itemsize < 1:  # two numbers a byte
+        return ir.PackedTensor(array, weight.dtype, shape=ir.Shape(weight.shape), name=weight.name)
+    return ir.Tensor(array.reshape(weight.shape), dtype=weight.dtype, name=weight.name)
 
 
 def _write(weight: Weight, file: Any, path: Path) -> ir.ExternalTensor:

@@ -14,22 +14,42 @@ from .fold_constants import fold_constants
 from .gemm_head import gemm_head
 from .keep_logits import KEEP, keep_logits
 from .merge_constants import merge_constants
+from .quantize_weights import QuantizeWeights, fused, standard
+from .skip_layer_norm import skip_layer_norm
 from .static_reshapes import static_reshapes
 from .strip_traces import strip_traces
 from .tidy import tidy
 from .transpose_weights import STORED_TRANSPOSED, transpose_weights
 
-__all__ = ["CACHED_PASSES", "KEEP", "PASSES", "STORED_TRANSPOSED", "Pass", "run_passes"]
+__all__ = [
+    "KEEP",
+    "STORED_TRANSPOSED",
+    "Pass",
+    "QuantizeWeights",
+    "fused",
+    "passes_of",
+    "run_passes",
+    "standard",
+]
 
 Pass = Callable[[ir.Model], int]
 
 _BEFORE_HEAD: tuple[Pass, ...] = (strip_traces, fold_constants, static_reshapes, merge_constants, tidy)
 _FROM_HEAD: tuple[Pass, ...] = (gemm_head, transpose_weights, tidy)
 
-PASSES: tuple[Pass, ...] = (*_BEFORE_HEAD, *_FROM_HEAD)
-"""For graphs that always return all logits."""
-CACHED_PASSES: tuple[Pass, ...] = (*_BEFORE_HEAD, keep_logits, *_FROM_HEAD)
-"""With ``num_logits_to_keep``: placed before the head is rewritten, whose input it cuts."""
+
+def passes_of(*, keeps_logits: bool, fuses: bool, quantize: Pass | None) -> tuple[Pass, ...]:
+    """Return the passes of one graph, in order.
+
+    Args:
+        keeps_logits: Whether it gets ``num_logits_to_keep``, before the head is rewritten, whose input it
+            cuts.
+        fuses: Whether it may use operators of com.microsoft.
+        quantize: What turns weights into integers, if they are to be.
+    """
+    head = (keep_logits,) if keeps_logits else ()
+    integers = (quantize, tidy) if quantize else ()
+    return (*_BEFORE_HEAD, *head, *integers, *_FROM_HEAD, *((skip_layer_norm, tidy) if fuses else ()))
 
 
 def run_passes(model: ir.Model, passes: tuple[Pass, ...]) -> dict[str, int]:

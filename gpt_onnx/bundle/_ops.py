@@ -48,7 +48,8 @@ _DOMAIN_VERSIONS: Mapping[str, int] = {MICROSOFT_DOMAIN: 1}
 
 def allowed_domains(manifest: Manifest) -> tuple[str, ...]:
     """Return the domains whose operators the bundle's graphs may use."""
-    is_standard = manifest.target in _STANDARD_ONLY_TARGETS or manifest.graph.attention == "traced"
+    is_traced = manifest.graph.attention == "traced" and manifest.quantization is None
+    is_standard = manifest.target in _STANDARD_ONLY_TARGETS or is_traced
     return (STANDARD_DOMAIN,) if is_standard else tuple(OPERATORS)
 
 

@@ -25,7 +25,7 @@ KEEP = "num_logits_to_keep"
 
 Dims = tuple[int | str, ...]
 _INT64 = ("int64",)
-_FLOATS: Mapping[str, tuple[str, ...]] = {"fp32": ("float32",)}
+_FLOATS: Mapping[str, tuple[str, ...]] = dict.fromkeys(("fp32", "int8", "int4"), ("float32",))
 _ANY_FLOAT = ("float32", "float16")
 
 

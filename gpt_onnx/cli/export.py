@@ -81,10 +81,51 @@ def default_name(source: str | None) -> str:
 )
 @click.option(
     "--target",
-    type=click.Choice(["cpu", "portable"]),
+    type=click.Choice(["cpu", "web", "portable"]),
     default="cpu",
     show_default=True,
-    help="cpu: GroupQueryAttention, cache in place; portable: standard operators only, also for CUDA.",
+    help="cpu, web: GroupQueryAttention, cache in place; portable: standard operators only, also for CUDA.",
+)
+@click.option(
+    "--precision",
+    type=click.Choice(["fp32", "int8", "int4"]),
+    default="fp32",
+    show_default=True,
+    help="How weights are stored; int8 and int4 are smaller and faster, and the quality is measured.",
+)
+@click.option(
+    "--block-size",
+    type=click.Choice(["16", "32", "64", "128", "256"]),
+    callback=lambda context, option, value: None if value is None else int(value),
+    help="Integer weights that share a scale.  [default: the largest of 128, 64, 32, 16 that fits]",
+)
+@click.option(
+    "--accuracy-level",
+    type=click.Choice(["0", "4"]),
+    callback=lambda context, option, value: None if value is None else int(value),
+    help="4: products round activations to int8 (fast); 0: they do not.  [default: 4]",
+)
+@click.option(
+    "--quantizer",
+    type=click.Choice(["rtn", "hqq", "gptq"]),
+    help="How integers are chosen; gptq reads calibration text.  [default: rtn for int8, hqq for int4]",
+)
+@click.option(
+    "--head-precision",
+    type=click.Choice(["fp32", "int8", "int4"]),
+    help="Another precision for the head and the embedding.  [default: as --precision]",
+)
+@click.option(
+    "--calibration",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Text to calibrate with and to measure quality on.  [default: public addresses that ship]",
+)
+@click.option(
+    "--max-kl",
+    type=float,
+    metavar="X",
+    help="Refuse to publish if the mean KL divergence from the fp32 model is above X.",
 )
 @config_option
 @names_option

@@ -1,0 +1,27 @@
+"""Gather(W, input_ids) -> GatherBlockQuantized(packed rows, input_ids, scales, zero_points).
+
+com.microsoft::GatherBlockQuantized takes rows of small integers and returns them as float32:
+
+    y[k] = scale[id, k / block_size] * (q[id, k] - zero_point[id, k / block_size])
+"""
+
+from __future__ import annotations
+
+import onnx_ir as ir
+
+from gpt_onnx.export.quantize.grid import Grid
+
+from ._quantized import Uses
+from .quantize_products import MICROSOFT, rows_part, scale_parts, take_place
+
+
+def quantize_lookup(graph: ir.Graph, lookup: ir.Node, uses: Uses, grid: Grid) -> None:
+    """Put GatherBlockQuantized in the place of one lookup."""
+    operands = [rows_part(graph, uses, grid), lookup.inputs[1], *scale_parts(graph, uses, grid)]
+    while operands[-1] is None:
+        operands.pop()
+    axes = {"gather_axis": 0, "quantize_axis": 1}
+    sizes = {"bits": grid.bits, "block_size": grid.block_size}
+    name = f"{uses.value.name}.lookup"
+    node = ir.node("GatherBlockQuantized", operands, axes | sizes, domain=MICROSOFT, name=name)
+    take_place(graph, node, lookup)

@@ -1,0 +1,50 @@
+"""How weights can be stored: one frozen entry a precision, and what of it a user may choose.
+
+>>> find_precision("int4").bits
+4
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from gpt_onnx.errors import ConfigError
+
+FLOAT = "fp32"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Precision:
+    """How weights are stored."""
+
+    name: str
+    bits: int | None
+    """Of a weight in a matrix; None: float32 everywhere."""
+    symmetric: bool
+    """Whether the zero point is the middle of the range, and is not stored."""
+    block_sizes: tuple[int, ...]
+    """Weights that share a scale: the first that divides the model's sizes is the default."""
+    quantizer: str | None
+    """The default quantiser; docs/quantisation.md has the figures."""
+
+
+PRECISIONS: Mapping[str, Precision] = {
+    precision.name: precision
+    for precision in (
+        Precision(name=FLOAT, bits=None, symmetric=False, block_sizes=(), quantizer=None),
+        Precision(name="int8", bits=8, symmetric=True, block_sizes=(128, 64, 32, 16), quantizer="rtn"),
+        Precision(name="int4", bits=4, symmetric=False, block_sizes=(128, 64, 32, 16), quantizer="hqq"),
+    )
+}
+
+
+def find_precision(name: object) -> Precision:
+    """Return a precision by name.
+
+    Raises:
+        ConfigError: if there is no such precision.
+    """
+    if not isinstance(name, str) or name not in PRECISIONS:
+        raise ConfigError(f"the precision is {name!r}; known are {', '.join(PRECISIONS)}.")
+    return PRECISIONS[name]

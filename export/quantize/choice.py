@@ -1,0 +1,61 @@
+"""What is to become integers in one export, and on which grid.
+
+choice = Choice(grid_bits=4, head_bits=8, ...)
+choice.fitted(widths=[768, 3072], table_widths=[768])      # the block size that divides them all
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from gpt_onnx.errors import ConfigError
+
+from .grid import Grid
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Choice:
+    """How the weights of an export are quantised."""
+
+    bits: int
+    """Of the weights within the layers."""
+    head_bits: int | None
+    """Of the head and the embedding; None: they stay float32."""
+    symmetric: bool
+    block_sizes: tuple[int, ...]
+    """Those that may be taken, the best first; one alone where the user said so."""
+    accuracy_level: int
+    """Of MatMulNBits."""
+    quantizer: str
+
+    def block_size(self, widths: Iterable[int]) -> int:
+        """Return the first block size that divides the inputs of every weight.
+
+        Args:
+            widths: Inputs of each weight that is to be quantised.
+
+        Raises:
+            ConfigError: if there is none.
+        """
+        distinct = sorted(set(widths))
+        for size in self.block_sizes:
+            if not any(width % size for width in distinct):
+                return size
+        odd = next(width for width in distinct if width % min(self.block_sizes))
+        raise ConfigError(self._refusal(distinct, odd))
+
+    def _refusal(self, widths: list[int], odd: int) -> str:
+        tried = " or ".join(str(size) for size in self.block_sizes)
+        fitting = [size for size in (16, 32, 64, 128, 256) if not any(width % size for width in widths)]
+        remedy = (
+            f"choose --block-size {' or '.join(str(size) for size in fitting)}"
+            if fitting
+            else "export it in fp32"
+        )
+        return f"a weight has {odd} inputs, which blocks of {tried} do not divide; {remedy}."
+
+    def grid(self, block_size: int, *, head: bool) -> Grid | None:
+        """Return the grid of a weight; None where it stays float32."""
+        bits = self.head_bits if head else self.bits
+        return None if bits is None else Grid(bits=bits, block_size=block_size, symmetric=self.symmetric)
