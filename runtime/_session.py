@@ -11,7 +11,7 @@ Refused: a provider that ONNX Runtime replaced by another, and a graph that it c
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,18 @@ from .providers import Device, check_used
 
 Array = NDArray[Any]
 
-ERRORS_ONLY = 3  # ONNX Runtime warns at each load that num_logits_to_keep is an input with a default
+OPTIONS: Mapping[str, int | str] = {
+    # ONNX Runtime warns at each load that num_logits_to_keep is an input with a default: errors only.
+    "log_severity_level": 3,
+    # A GPT is a chain: no two nodes that take time can run at once.
+    "inter_op_num_threads": 1,
+    # Threads spin while they wait for each other within a run, which halves the time of a step, and stop when
+    # it ends, so that an idle engine takes no processor time.
+    "session.force_spinning_stop": "1",
+}
+"""What differs from ONNX Runtime's defaults in every session; docs/performance.md has what each brings, and
+what others were tried. With a dot in its name it is an entry that versions which lack it ignore; without, it
+is an attribute of SessionOptions."""
 ELEMENT_TYPES: Mapping[str, np.dtype[Any]] = {
     "tensor(float)": np.dtype(np.float32),
     "tensor(float16)": np.dtype(np.float16),
@@ -47,24 +58,31 @@ class SessionSettings:
     """Whether all lengths are fixed, so that ONNX Runtime may plan its memory once."""
     profile: Path | None = None
     """Prefix of a file that gets the times and the placement of each node; None: no profile."""
+    qdq_accuracy_level: int | None = None
+    """Accuracy level of products with weights behind DequantizeLinear; None: nothing is quantised."""
 
 
-def _options(ort: Any, settings: SessionSettings) -> Any:
-    """Return ONNX Runtime's options.
-
-    Its threads spin while they wait for each other within a run, which halves the time of a step, and stop
-    spinning when the run ends, so that an idle engine takes no processor time. The memory pattern is for
-    frozen lengths only: with other lengths it is planned anew for each.
-    """
-    options = ort.SessionOptions()
-    options.log_severity_level = ERRORS_ONLY
-    options.intra_op_num_threads = settings.threads
-    options.inter_op_num_threads = 1
-    options.enable_mem_pattern = settings.frozen
-    options.add_session_config_entry("session.force_spinning_stop", "1")
+def _chosen(settings: SessionSettings) -> Iterator[tuple[str, int | str]]:
+    """Yield the options that depend on the settings."""
+    yield "intra_op_num_threads", settings.threads
+    # The memory pattern is planned anew for each length that it has not seen: for frozen lengths only.
+    yield "enable_mem_pattern", settings.frozen
     if settings.profile is not None:
-        options.enable_profiling = True
-        options.profile_file_prefix = str(settings.profile)
+        yield "enable_profiling", True
+        yield "profile_file_prefix", str(settings.profile)
+    if settings.qdq_accuracy_level is not None:
+        # ONNX Runtime fuses DequantizeLinear and MatMul at level 4 unless it is told otherwise.
+        yield "session.qdq_matmulnbits_accuracy_level", str(settings.qdq_accuracy_level)
+
+
+def session_options(ort: Any, settings: SessionSettings) -> Any:
+    """Return ONNX Runtime's options: OPTIONS, and those that the settings ask for."""
+    options = ort.SessionOptions()
+    for name, value in (*OPTIONS.items(), *_chosen(settings)):
+        if "." in name:
+            options.add_session_config_entry(name, value)
+        else:
+            setattr(options, name, value)
     return options
 
 
@@ -144,7 +162,7 @@ class GraphSession:
         self._ort = ort
         try:
             self.raw = ort.InferenceSession(
-                str(path), _options(ort, settings), providers=self.device.providers
+                str(path), session_options(ort, settings), providers=self.device.providers
             )
         except Exception as exc:
             raise BundleError(

@@ -22,19 +22,19 @@ from typing import Any, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt_onnx.bundle import Bundle, check_graph, open_bundle
+from gpt_onnx.bundle import Bundle
 from gpt_onnx.errors import InputError
 
 from ._arguments import as_integer, as_path
-from ._checks import IdBatch, IdRow, TrainedLength, as_batch, as_mask
+from ._checks import IdBatch, IdRow, as_batch, as_mask
 from ._decoders import make_decoder
+from ._loading import loading
 from ._request import GenerateOptions, Request, make_request
-from ._session import GraphSession, SessionSettings
 from ._threads import thread_count
 from .decoder import Decoder, Graphs
 from .generation import Generation, Row, TokenStream, run, start_rows
 from .generation_config import read_generation_defaults
-from .providers import AUTO, check_suits, find_device, import_onnxruntime
+from .providers import AUTO
 from .sampling import Sampling
 
 __all__ = ["Generation", "OnnxGPT", "TokenStream"]
@@ -43,15 +43,6 @@ ROOM_AT_FIRST = 1024  # new tokens that the cache has room for before it grows
 MAX_ROWS = 1 << 16  # of a decoder
 MAX_CAPACITY = 1 << 24  # tokens a row that a cache can be made for at once
 _DEFAULT_SAMPLING = Sampling()
-
-
-def _load_graphs(bundle: Bundle, settings: SessionSettings, ort: Any) -> Graphs:
-    manifest = bundle.manifest
-    sessions = {role: GraphSession(bundle.graph_path(role), settings, ort) for role in manifest.graph.graphs}
-    context = manifest.model.context_length if manifest.model.position_limit is None else None
-    return Graphs(
-        sessions=sessions, graph=manifest.graph, model=manifest.model, trained_length=TrainedLength(context)
-    )
 
 
 class OnnxGPT:
@@ -92,17 +83,9 @@ class OnnxGPT:
             ProviderError: if the provider or its package is not to be had.
         """
         path, count = as_path("path", path), thread_count(threads)
-        find_device(provider)  # a misspelt name is reported before the bundle is read
-        bundle = open_bundle(path, check_hashes=check_hashes)
-        device = find_device(provider, bundle.manifest.target)
-        check_suits(bundle.manifest, device)
-        check_graph(bundle)
-        ort = import_onnxruntime(device)
-        frozen = bundle.manifest.graph.layout == "static"
-        settings = SessionSettings(device=device, threads=count, frozen=frozen, profile=profile)
-        graphs = _load_graphs(bundle, settings, ort)
-        bundle.check_in_place()
-        return cls(bundle, graphs, count)
+        with loading(path, provider, count, check_hashes=check_hashes, profile=profile) as loaded:
+            graphs = loaded.graphs()
+        return cls(loaded.bundle, graphs, count)
 
     @property
     def provider(self) -> str:

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from gpt_onnx.bundle._summary import Initializer as Initializer
     from gpt_onnx.bundle._summary import Node as Node
     from gpt_onnx.bundle._summary import Value as Value
+    from gpt_onnx.bundle._verifying import verifying as verifying
 
 __all__ = [
     "FORMAT",
@@ -67,6 +68,7 @@ __all__ = [
     "read_graph",
     "replacing",
     "seal",
+    "verifying",
 ]
 
 _HOMES = {
@@ -84,6 +86,7 @@ _HOMES = {
         "_publish": ("check_destination", "publishing", "replacing"),
         "_seal": ("seal",),
         "_summary": ("External", "GraphSummary", "Initializer", "Node", "Value"),
+        "_verifying": ("verifying",),
     }.items()
     for name in names
 }

@@ -60,13 +60,13 @@ def read_bounded(path: Path, limit: int) -> bytes:
     return content
 
 
-def hash_file(path: Path, progress: Progress | None = None) -> FileEntry:
-    """Return the size and the hash of a file.
+def hash_file(path: Path, progress: Progress | None = None, *, chunk_bytes: int = CHUNK_BYTES) -> FileEntry:
+    """Return the size and the hash of a file, read in chunks.
 
     Raises:
         BundleError: if it is not a plain file or cannot be read.
     """
-    digest, size, buffer = hashlib.sha256(), 0, memoryview(bytearray(CHUNK_BYTES))
+    digest, size, buffer = hashlib.sha256(), 0, memoryview(bytearray(chunk_bytes))
     with open(open_regular(path), "rb", buffering=0) as file, _read_faults_told(path):
         while count := file.readinto(buffer):
             digest.update(buffer[:count])

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from gpt_onnx.bundle._codec import MAX_MANIFEST_BYTES, decode_manifest
 from gpt_onnx.bundle._hashing import Progress, hash_file, read_bounded
-from gpt_onnx.bundle._manifest import Manifest
+from gpt_onnx.bundle._manifest import FileEntry, Manifest
 from gpt_onnx.bundle._names import GRAPH_FOLDER, MANIFEST, shorten
 from gpt_onnx.errors import BundleError
 
@@ -117,12 +117,20 @@ def _verify_listing(folder: Path, manifest: Manifest) -> None:
         raise BundleError(f"{folder} lacks {missing[0]}, which its manifest lists; copy it again.")
 
 
-def _verify_hashes(folder: Path, manifest: Manifest, progress: Progress | None) -> None:
+def check_entry(path: Path, found: FileEntry, promised: FileEntry) -> None:
+    """Compare what a file is with what the manifest says of it.
+
+    Raises:
+        BundleError: if they differ.
+    """
+    if found != promised:
+        raise BundleError(f"{path} is damaged: its SHA-256 is not the manifest's; copy it again.")
+
+
+def _verify_hashes(folder: Path, manifest: Manifest, progress: Progress | None, hash_data: bool) -> None:
     for name, entry in manifest.files.items():
-        if hash_file(folder / name, progress) != entry:
-            raise BundleError(
-                f"{folder / name} is damaged: its SHA-256 is not the manifest's; copy it again."
-            )
+        if hash_data or name != manifest.graph.data:
+            check_entry(folder / name, hash_file(folder / name, progress), entry)
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -149,7 +157,7 @@ def _recover(folder: Path) -> None:
         recover(folder)
 
 
-def _verified(folder: Path, check_hashes: bool, progress: Progress | None) -> Manifest:
+def _verified(folder: Path, check_hashes: bool, progress: Progress | None, hash_data: bool) -> Manifest:
     if not folder.is_dir():
         raise BundleError(
             f"{folder} is {'not a folder' if folder.exists() else 'not there'}; a bundle is a folder."
@@ -160,11 +168,17 @@ def _verified(folder: Path, check_hashes: bool, progress: Progress | None) -> Ma
     except OSError as exc:
         raise BundleError(f"{exc.filename or folder} cannot be read: {exc.strerror}.") from exc
     if check_hashes:
-        _verify_hashes(folder, manifest, progress)
+        _verify_hashes(folder, manifest, progress, hash_data)
     return manifest
 
 
-def open_bundle(path: str | Path, *, check_hashes: bool = True, progress: Progress | None = None) -> Bundle:
+def open_bundle(
+    path: str | Path,
+    *,
+    check_hashes: bool = True,
+    progress: Progress | None = None,
+    hash_data: bool = True,
+) -> Bundle:
     """Verify a bundle and return it.
 
     A publication that died between two renames is undone first. A bundle that is replaced during the
@@ -174,6 +188,7 @@ def open_bundle(path: str | Path, *, check_hashes: bool = True, progress: Progre
         path: The folder.
         check_hashes: Whether to hash every file; the names and sizes are always checked.
         progress: Called with the number of bytes just hashed.
+        hash_data: False: leave out the one file of weights, for a caller that hashes it itself.
 
     Raises:
         BundleError: if anything is not as the manifest says; the message names the file.
@@ -183,7 +198,7 @@ def open_bundle(path: str | Path, *, check_hashes: bool = True, progress: Progre
         _recover(folder)
         identity = _identity(folder)
         try:
-            manifest = _verified(folder, check_hashes, progress)
+            manifest = _verified(folder, check_hashes, progress, hash_data)
         except BundleError:
             if _identity(folder) == identity:
                 raise

@@ -33,6 +33,7 @@ NAMES = [
     "read_graph",
     "replacing",
     "seal",
+    "verifying",
 ]
 
 
