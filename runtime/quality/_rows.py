@@ -49,14 +49,16 @@ class _Normed:
         return cls(shifted, powers, powers.sum(axis=1))
 
     def nll(self, next_ids: Ids) -> Floats:
-        right = self.shifted[np.arange(next_ids.size), next_ids]
-        return np.subtract(np.log(self.total), right)
+        nll: Floats = np.log(self.total)
+        nll -= self.shifted[np.arange(next_ids.size), next_ids]
+        return nll
 
 
 def _divergence(base: _Normed, test: _Normed) -> Floats:
     difference = np.subtract(base.shifted, test.shifted, out=test.powers)  # not needed any more
     mean = np.einsum("rv,rv->r", base.powers, difference) / base.total
-    return np.maximum(mean - np.log(base.total) + np.log(test.total), 0.0)
+    found: Floats = mean - np.log(base.total) + np.log(test.total)
+    return found.clip(min=0)
 
 
 def _checked(logits: Logits, next_ids: Ids) -> None:

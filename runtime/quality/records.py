@@ -131,10 +131,10 @@ class Comparison:
             "rms_change": self.rms_change.to_json(),
         }
 
-    def summary(self) -> str:
-        """Return one line: ``KL mean 0.0123 against fp32, ...`` without the name of what it is against."""
+    def summary(self, base: str) -> str:
+        """Return one line; ``base`` is what the base model is called."""
         ratio, same = self.ratio, 100 * self.same_top.value
         return (
-            f"KL mean {self.kl.mean.value:.3g}, perplexity x {ratio.value:.4f} +- {ratio.error:.4f}, "
-            f"top-1 {same:.2f} %"
+            f"KL mean {self.kl.mean.value:.3g} against {base}, perplexity x {ratio.value:.4f} +- "
+            f"{ratio.error:.4f}, top-1 {same:.2f} %"
         )

@@ -1,0 +1,71 @@
+"""Perplexity, and how far a model is from another, as tables."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.table import Table
+
+if TYPE_CHECKING:
+    from gpt_onnx.runtime.quality import Comparison, Estimate, Evaluation, Perplexity
+
+QUANTILES = {"median": "median", "90 %": "p90", "95 %": "p95", "99 %": "p99", "99.9 %": "p99_9", "max": "max"}
+"""Of the divergence: what they are called, and the fields of a Distribution."""
+
+
+def _table(title: str, *columns: str) -> Table:
+    table = Table(title=title, title_justify="left", box=None, header_style="bold", pad_edge=False)
+    for index, name in enumerate(("", *columns)):
+        table.add_column(name, justify="right" if index else "left", overflow="fold")
+    return table
+
+
+def _with_error(estimate: Estimate, digits: int = 4, unit: str = "", factor: float = 1) -> str:
+    value, error = (f"{factor * number:,.{digits}f}" for number in (estimate.value, estimate.error))
+    return f"{value} +- {error}{unit}"
+
+
+def _small(value: float) -> str:
+    return f"{value:.3g}" if value < 1e-3 else f"{value:.4f}"
+
+
+def perplexity_table(models: dict[str, Perplexity]) -> Table:
+    """Return a column for each model, by name."""
+    table = _table("how well the text is predicted", *models)
+    table.add_row("perplexity", *(_with_error(model.perplexity, 2) for model in models.values()))
+    table.add_row("nats a token", *(_with_error(model.nll) for model in models.values()))
+    bits = [model.bits_per_byte for model in models.values()]
+    if None not in bits:
+        table.add_row("bits per byte", *(f"{value:.4f}" for value in bits if value is not None))
+    return table
+
+
+def comparison_table(found: Comparison, base: str) -> Table:
+    """Return how far a model is from its base, a line for each figure."""
+    table = _table(f"beside {base}", "value")
+    table.add_row("perplexity ratio", _with_error(found.ratio))
+    mean = found.kl.mean
+    table.add_row("KL divergence, nats: mean", f"{_small(mean.value)} +- {mean.error:.2g}")
+    for name, field in QUANTILES.items():
+        table.add_row(f"  {name}", _small(getattr(found.kl, field)))
+    table.add_row("same most likely token", _with_error(found.same_top, 2, " %", 100))
+    table.add_row("right token's probability, RMS change", _with_error(found.rms_change, 3, " %", 100))
+    return table
+
+
+def evaluation_tables(found: Evaluation) -> list[Table]:
+    """Return what ``gpt-onnx eval`` shows."""
+    if found.comparison is None or found.against is None:
+        return [perplexity_table({found.bundle: found.perplexity})]
+    base, comparison = found.against, found.comparison
+    if base == found.bundle:
+        base = f"{base} (base)"
+    models = {found.bundle: comparison.test, base: comparison.base}
+    return [perplexity_table(models), comparison_table(comparison, base)]
+
+
+def about(found: Evaluation) -> str:
+    """Return what was measured, as a line."""
+    model = found.perplexity
+    size = "" if model.text_bytes is None else f" ({model.text_bytes:,} bytes)"
+    return f"{found.text}: {model.tokens:,} tokens{size}, in windows of {found.window}"
