@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import onnx_ir as ir
+from onnx_ir.passes import common
 
 from ._graph import dims_of, producer
 from .quantize_products import MICROSOFT
@@ -37,10 +38,15 @@ class Norm:
     epsilon: float
 
 
+def _only_input(node: ir.Node | None, op_type: str, index: int = 0) -> ir.Value | None:
+    """Return an input of a node of that kind, None for any other node."""
+    return node.inputs[index] if node is not None and node.op_type == op_type else None
+
+
 def _layer_norm(node: ir.Node) -> Norm | None:
-    x = node.inputs[0]
+    x = _only_input(node, "LayerNormalization")
     axis = node.attributes.get("axis")
-    if node.op_type != "LayerNormalization" or x is None or len(node.outputs) > 1:
+    if x is None or len(node.outputs) > 1:
         return None
     if axis is not None and axis.as_int() not in (LAST, len(x.shape or ()) - 1):
         return None
@@ -48,11 +54,6 @@ def _layer_norm(node: ir.Node) -> Norm | None:
     operands = tuple(value for value in node.inputs[1:] if value is not None)
     value = DEFAULT_EPSILON if epsilon is None else epsilon.as_float()
     return Norm(op_type="SkipLayerNormalization", last=node, x=x, operands=operands, epsilon=value)
-
-
-def _only_input(node: ir.Node | None, op_type: str, index: int = 0) -> ir.Value | None:
-    """Return an input of a node of that kind, None for any other node."""
-    return node.inputs[index] if node is not None and node.op_type == op_type else None
 
 
 def _number(value: ir.Value | None) -> float | None:
@@ -116,8 +117,8 @@ def _with_bias(stream: ir.Value, branch: ir.Value) -> _Sum | None:
     return _Sum(left=stream, right=rest[0], bias=biases[0])
 
 
-def _fuse(graph: ir.Graph, norm: Norm, parts: _Sum) -> None:
-    """Put the fused node in the place of sum and norm."""
+def _fuse(graph: ir.Graph, norm: Norm, parts: _Sum) -> ir.Node:
+    """Put the fused node in the place of sum and norm, and return it."""
     operands: list[ir.Value | None] = [parts.left, parts.right, *norm.operands]
     if parts.bias is not None:
         full = 4 if norm.op_type == "SkipLayerNormalization" else 3
@@ -137,17 +138,21 @@ def _fuse(graph: ir.Graph, norm: Norm, parts: _Sum) -> None:
         made.shape, made.type = former.shape, former.type
         former.name, made.name = f"{former.name}.traced", former.name
         ir.convenience.replace_all_uses_with(former, made, replace_graph_outputs=True)
-    for unused in (*node.outputs[1:3], *([] if node.outputs[3].uses() else [node.outputs[3]])):
+    for unused in node.outputs[1:3]:
         unused.name = ""
+    return node
 
 
 def skip_layer_norm(model: ir.Model) -> int:
     """Return the number of norms that are one node with the sum before them."""
-    fired = 0
+    made = []
     for node in list(model.graph):
         norm = next((found for match in MATCHERS if (found := match(node))), None)
         parts = _sum_of(norm.x) if norm is not None else None
         if norm is not None and parts is not None:
-            _fuse(model.graph, norm, parts)
-            fired += 1
-    return fired
+            made.append(_fuse(model.graph, norm, parts))
+    common.RemoveUnusedNodesPass()(model)
+    for node in made:
+        if not node.outputs[3].uses():
+            node.outputs[3].name = ""
+    return len(made)
