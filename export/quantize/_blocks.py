@@ -65,6 +65,13 @@ def storable(scales: NDArray[Any]) -> Floats:
     return np.where(scales == 0, 1.0, np.copysign(size, scales)).astype(np.float32)
 
 
+def unit_of(numbers: Floats) -> Floats:
+    """Return the power of two above all sizes along the last axis, which is kept; not below 2^-120."""
+    _, exponents = np.frexp(np.abs(numbers).max(axis=-1, keepdims=True))
+    unit: Floats = np.ldexp(np.float32(1), np.maximum(exponents, -120)).astype(np.float32)
+    return unit
+
+
 def checked(weight: NDArray[Any], grid: Grid, called: str) -> Floats:
     """Return a weight (N, K) that can be quantised, as float32.
 

@@ -11,7 +11,9 @@ from typing import Protocol
 
 from gpt_onnx.errors import ConfigError
 
+from .gptq import gptq
 from .grid import Grid
+from .hqq import half_quadratic
 from .quantized import Floats, Quantized
 from .rtn import round_to_nearest
 
@@ -46,6 +48,18 @@ QUANTIZERS: Mapping[str, Quantizer] = {
             calibrated=False,
             summary="round to nearest, over each block's whole range",
             function=round_to_nearest,
+        ),
+        Quantizer(
+            name="hqq",
+            calibrated=False,
+            summary="each block's scale and zero point searched for the least error of its numbers",
+            function=half_quadratic,
+        ),
+        Quantizer(
+            name="gptq",
+            calibrated=True,
+            summary="rounding that makes up for itself, for the least change of outputs on calibration text",
+            function=gptq,
         ),
     )
 }
