@@ -16,11 +16,12 @@ from __future__ import annotations
 import codecs
 import re
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from gpt_onnx.errors import InputError
 
-from .tokenizer import Tokenizer
+if TYPE_CHECKING:
+    from .tokenizer import Tokenizer
 
 MAX_CONTEXT = 64  # ids; the text of a token depends on its near neighbours at most
 

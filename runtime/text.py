@@ -21,19 +21,20 @@ import numpy as np
 
 from gpt_onnx.errors import InputError
 
-from ._arguments import shown
+from ._arguments import as_path, shown
 from ._checks import as_ids, is_row
 from ._completion import Completion, CompletionStream
 from ._text import TextStream
 from ._text_options import Choices, TextOptions, choose
+from ._threads import thread_count
 from .generation_config import GenerationDefaults, read_generation_defaults
 from .sampling import Mask, Sampling
-from .tokenizer import Tokenizer, load_tokenizer
 
 if TYPE_CHECKING:
     from gpt_onnx.bundle import Bundle
 
     from .engine import OnnxGPT
+    from .tokenizer import Tokenizer
 
 __all__ = ["Completion", "CompletionStream", "TextGPT", "TextOptions", "load"]
 
@@ -59,10 +60,20 @@ def _finished(stream: CompletionStream) -> Completion:
     return stream.completion
 
 
-def _defaults(bundle: Bundle, vocab_size: int) -> GenerationDefaults:
+def _defaults(bundle: Bundle) -> GenerationDefaults:
     if "generation_config.json" not in bundle.manifest.files:
         return GenerationDefaults()
-    return read_generation_defaults(bundle.file("generation_config.json"), vocab_size=vocab_size)
+    path, vocab_size = bundle.file("generation_config.json"), bundle.manifest.model.vocab_size
+    return read_generation_defaults(path, vocab_size=vocab_size)
+
+
+def _tokenizer(bundle: Bundle, defaults: GenerationDefaults) -> Tokenizer | None:
+    if "tokenizer.json" not in bundle.manifest.files:
+        return None
+    from .tokenizer import load_tokenizer  # here, as a bundle may have none
+
+    control_ids = [*defaults.eos_ids, *([] if defaults.bos_id is None else [defaults.bos_id])]
+    return load_tokenizer(bundle.file("tokenizer.json"), control_ids)
 
 
 class TextGPT:
@@ -208,13 +219,13 @@ def load(
         BundleError: if the bundle is damaged, or its tokenizer has a part that is not accepted.
         ProviderError: if the provider is not to be had.
     """
-    from .engine import OnnxGPT  # here, so that the sampler and the tokenizer work without onnxruntime
+    from ._loading import loading  # here, so that sampler and text work without onnxruntime
 
-    engine = OnnxGPT.load(path, provider, threads, check_hashes=check_hashes)
-    defaults = _defaults(engine.bundle, engine.vocab_size)
-    tokenizer = None
-    if "tokenizer.json" in engine.bundle.manifest.files:
-        control_ids = [*defaults.eos_ids, *([] if defaults.bos_id is None else [defaults.bos_id])]
-        tokenizer = load_tokenizer(engine.bundle.file("tokenizer.json"), control_ids)
-    engine.bundle.check_in_place()
-    return TextGPT(engine, tokenizer, defaults)
+    folder, count = as_path("path", path), thread_count(threads)
+    with loading(folder, provider, count, check_hashes=check_hashes) as loaded:
+        from .engine import OnnxGPT  # here, while the sessions are made, as what follows
+
+        defaults = _defaults(loaded.bundle)
+        tokenizer = _tokenizer(loaded.bundle, defaults)
+        graphs = loaded.graphs()
+    return TextGPT(OnnxGPT(loaded.bundle, graphs, count), tokenizer, defaults)
