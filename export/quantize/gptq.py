@@ -201,7 +201,7 @@ def _quantised_rows(
 def gptq(
     weight: Floats,
     grid: Grid,
-    hessian: Floats | None = None,
+    hessian: NDArray[Any] | None = None,
     called: str = "a weight",
     *,
     damping: float = DAMPING,

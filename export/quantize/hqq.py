@@ -10,6 +10,10 @@ they differ from Badri & Shaji (2023). In its own norm it is never worse than ro
 
 from __future__ import annotations
 
+from typing import Any
+
+from numpy.typing import NDArray
+
 from ._blocks import checked, fitted, rounded
 from ._search import Search, searching
 from .grid import Grid
@@ -21,7 +25,7 @@ POWER = 2.0
 def half_quadratic(
     weight: Floats,
     grid: Grid,
-    hessian: Floats | None = None,
+    hessian: NDArray[Any] | None = None,
     called: str = "a weight",
     *,
     power: float = POWER,

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
 
 from gpt_onnx.errors import ConfigError
 
@@ -22,7 +24,7 @@ class QuantizerFunction(Protocol):
     """Quantises one weight."""
 
     def __call__(
-        self, weight: Floats, grid: Grid, hessian: Floats | None = None, called: str = "a weight"
+        self, weight: Floats, grid: Grid, hessian: NDArray[Any] | None = None, called: str = "a weight"
     ) -> Quantized:
         """Take a weight (N, K) and, perhaps, the Hessian of its inputs, (K, K)."""
         ...
@@ -77,7 +79,7 @@ def find_quantizer(name: str) -> Quantizer:
 
 
 def quantize(
-    name: str, weight: Floats, grid: Grid, hessian: Floats | None = None, *, called: str = "a weight"
+    name: str, weight: Floats, grid: Grid, hessian: NDArray[Any] | None = None, *, called: str = "a weight"
 ) -> Quantized:
     """Quantise a weight (N, K) with the quantiser of that name.
 

@@ -42,7 +42,7 @@ def span(blocks: NDArray[Any], grid: Grid, part: float = 1.0) -> Lattice:
 
 
 def round_to_nearest(
-    weight: Floats, grid: Grid, hessian: Floats | None = None, called: str = "a weight"
+    weight: Floats, grid: Grid, hessian: NDArray[Any] | None = None, called: str = "a weight"
 ) -> Quantized:
     """Quantise a weight (N, K); it needs no Hessian.
 
