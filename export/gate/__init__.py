@@ -14,7 +14,7 @@ from .cases import LEVELS
 from .foreign import ModuleReference, logits_in
 from .gate import Progress, run_gate
 from .ours import GptReference
-from .quantized import quantized_reference
+from .quantized import quantized_reference, reference_for
 from .reference import Reference
 from .report import GateReport, Outcome, Row
 from .stored import write_reference
@@ -31,6 +31,7 @@ __all__ = [
     "gate_against",
     "logits_in",
     "quantized_reference",
+    "reference_for",
     "run_gate",
     "write_reference",
 ]

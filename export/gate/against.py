@@ -6,10 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gpt_onnx.bundle import open_bundle
-
 from .gate import Progress, run_gate
-from .quantized import quantized_reference
+from .quantized import reference_for
 from .report import GateReport
 
 if TYPE_CHECKING:
@@ -51,9 +49,7 @@ def gate_against(
     from gpt_onnx.export.source import resolve  # which imports this package
 
     options = ExportOptions(tokenizer="none", config=config, names=names)
-    resolved = resolve(source, options)
-    quantization = open_bundle(bundle, check_hashes=False).manifest.quantization
-    reference = resolved.reference() if quantization is None else quantized_reference(resolved, bundle)
+    reference = reference_for(resolve(source, options), bundle)
     return run_gate(
         bundle,
         reference,

@@ -235,3 +235,13 @@ def quantized_reference(source: Source, folder: Path) -> QuantizedReference:
         BundleError: if it is not quantised, or its graphs cannot be read.
     """
     return QuantizedReference(source, folder)
+
+
+def reference_for(source: Source, folder: Path) -> Reference:
+    """Return what a bundle of the source is compared with, quantised or not.
+
+    Raises:
+        BundleError: if the bundle's graphs cannot be read.
+    """
+    manifest = open_bundle(folder, check_hashes=False).manifest
+    return source.reference() if manifest.quantization is None else quantized_reference(source, folder)
