@@ -26,6 +26,7 @@ from .promises import (
     check_operators,
     rename_mask_length,
 )
+from .quality_texts import Texts
 from .quantize.choice import Choice
 from .quantize.weights import QuantizedWeights
 from .targets import MICROSOFT, STANDARD, Target, find_target
@@ -141,19 +142,37 @@ def _described(choice: Choice, quantize: QuantizeWeights, floats: Iterable[str])
 
 
 def _quantized(
-    models: Mapping[str, ir.Model], source: Source, options: ExportOptions, progress: Progress
+    models: Mapping[str, ir.Model],
+    source: Source,
+    options: ExportOptions,
+    texts: Texts | None,
+    progress: Progress,
 ) -> list[Weight]:
     """Return the weights that are integers, calibrated first where the quantiser wants that."""
     parts, names = parts_in(models.values()), source.parameter_names()
     if not parts or options.choice is None:
         return []
     grids = {names[part.weight]: part.grid for _, part in parts}
-    ready = calibrated_weights(source, options, grids, progress)
+    ready = calibrated_weights(source, options, grids, texts, progress)
     return collect_parts(parts, names, QuantizedWeights(source.weight, options.choice.quantizer, ready))
 
 
-def write_graphs(source: Source, options: ExportOptions, staging: Path, progress: Progress) -> Written:
-    """Trace, rewrite and write the graphs and their one data file."""
+def write_graphs(
+    source: Source, options: ExportOptions, staging: Path, texts: Texts | None, progress: Progress
+) -> Written:
+    """Trace, rewrite and write the graphs and their one data file.
+
+    Args:
+        source: The model.
+        options: Of the export.
+        staging: The bundle's folder.
+        texts: What a calibrated quantiser reads; None where weights stay float32.
+        progress: Told of each step.
+
+    Raises:
+        ExportError: if a graph cannot be made or breaks its promise.
+        ConfigError: if weights cannot become integers as asked.
+    """
     progress("trace", 0, 1)
     quantize, names = _quantizer(options), source.parameter_names()
     traced, rewrites = _traced(source, options, quantize)
@@ -162,7 +181,7 @@ def write_graphs(source: Source, options: ExportOptions, staging: Path, progress
     weights = collect_parameters(models.values(), names, source.weight)
     floats = [weight.name for weight in weights]
     info = _described(options.choice, quantize, floats) if options.choice and quantize else None
-    weights += collect_tables(models) + _quantized(models, source, options, progress)
+    weights += collect_tables(models) + _quantized(models, source, options, texts, progress)
     (staging / "onnx").mkdir()
     bind(weights, staging / DATA_FILE, lambda done, total: progress("write", done, total))
     for role, model in models.items():

@@ -16,6 +16,7 @@ from .build import DATA_FILE
 from .clients import config_json, genai_config_json, generation_config_json, special_of
 from .gpt_source import Source
 from .options import ExportOptions
+from .quality import Quality
 from .readme import readme
 from .targets import find_target
 
@@ -91,14 +92,15 @@ def write_companions(
     return finish(manifest, source, staging)
 
 
-def finish(manifest: Manifest, source: Source, staging: Path) -> Manifest:
-    """Write the README, which says what the manifest says, and seal."""
+def finish(manifest: Manifest, source: Source, staging: Path, quality: Quality | None = None) -> Manifest:
+    """Write the README, which says what manifest and quality say, and seal."""
     text = readme(
         manifest,
         source.config,
         has_tokenizer=source.tokenizer is not None,
         causal=source.causal,
         notes=source.notes,
+        quality=None if quality is None else quality.summary(),
     )
     (staging / "README.md").write_text(text, encoding="utf-8")
     return seal(staging, manifest)

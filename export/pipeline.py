@@ -12,11 +12,15 @@ from gpt_onnx.bundle import Manifest, check_graph, open_bundle, publishing
 from gpt_onnx.errors import InputError, ParityError
 
 from .build import Progress, write_graphs
+from .calibration import calibrates, check_layers_known
 from .companions import finish, write_companions, write_json
-from .gate import GateReport, run_gate, write_reference
+from .gate import GateReport, reference_for, run_gate, write_reference
 from .gpt_source import Source
 from .options import ExportOptions, options_of
+from .quality import Quality, check_max_kl, measure_quality
+from .quality_texts import Texts, read_texts
 from .source import SourceLike, resolve
+from .speed import decode_tokens_per_s
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +31,10 @@ class BundleReport:
     manifest: Manifest
     gate: GateReport | None = field(repr=False)
     """What the gate found; None if it was not asked."""
+    quality: Quality | None = field(repr=False)
+    """How far the model with integer weights is from the float32 one; None where weights are float32."""
+    decode_tokens_per_s: float | None
+    """Of one sequence, on this machine, at a glance; None where weights are float32."""
     payload_bytes: int
     """Bytes of all weights, each once."""
     rewrites: Mapping[str, int]
@@ -77,30 +85,47 @@ def export_bundle(
     Raises:
         ConfigError, InputError, CheckpointError: if options or source cannot be used.
         ExportError: if the graph cannot be made or breaks a promise.
-        ParityError: if graph and model compute different numbers; nothing is published then.
+        ParityError: if graph and model compute different numbers, or integer weights are farther from the
+            float32 model than ``max_kl``; nothing is published then.
         BundleError: if the destination cannot be written.
     """
     chosen = options_of(options)
     _check_destination(destination)
     check_reference(chosen)
     source = resolve(module_or_path, chosen)
+    check_layers_known(source, chosen)
+    texts = _texts(source, chosen)
     with publishing(destination, overwrite=chosen.overwrite) as staging:
-        written = write_graphs(source, chosen, staging, progress)
+        written = write_graphs(source, chosen, staging, texts, progress)
         progress("hash", 0, 1)
         manifest = write_companions(source, chosen, staging, written.quantization)
         progress("hash", 1, 1)
         check_graph(open_bundle(staging, check_hashes=False))
         gate = _check(source, chosen, staging, progress)
-        if gate is not None:
-            manifest = _record(manifest, gate, source, staging)
+        quality = None if texts is None else measure_quality(source, staging, texts, progress)
+        if quality is not None:
+            check_max_kl(quality, chosen.max_kl)
+        speed = None if quality is None else decode_tokens_per_s(staging)
+        manifest = _record(manifest, gate, quality, source, staging)
     return BundleReport(
         path=Path(destination),
         manifest=manifest,
         gate=gate,
+        quality=quality,
+        decode_tokens_per_s=speed,
         payload_bytes=written.payload_bytes,
         rewrites=written.rewrites,
-        notes=source.notes,
+        notes=(*source.notes, *(quality.notes() if quality else ())),
     )
+
+
+def _texts(source: Source, options: ExportOptions) -> Texts | None:
+    """Read what weights are calibrated with and quality is measured on; None where they stay float32."""
+    if options.choice is None:
+        return None
+    calibration = None if options.calibration is None else Path(options.calibration)
+    vocab_size = source.model_info(options).vocab_size
+    return read_texts(source.tokenizer, vocab_size, calibration, calibrates=calibrates(options))
 
 
 def _check(source: Source, options: ExportOptions, staging: Path, progress: Progress) -> GateReport | None:
@@ -113,7 +138,7 @@ def _check(source: Source, options: ExportOptions, staging: Path, progress: Prog
         return None
     report = run_gate(
         staging,
-        source.reference(),
+        reference_for(source, staging),
         level=options.check,
         reference_file=None if options.reference is None else Path(options.reference),
         progress=lambda done, total: progress("check", done, total),
@@ -123,9 +148,16 @@ def _check(source: Source, options: ExportOptions, staging: Path, progress: Prog
     return report
 
 
-def _record(manifest: Manifest, gate: GateReport, source: Source, staging: Path) -> Manifest:
+def _record(
+    manifest: Manifest, gate: GateReport | None, quality: Quality | None, source: Source, staging: Path
+) -> Manifest:
     """Put the evidence into the bundle."""
-    write_json(staging / "parity.json", gate.to_json())
-    write_reference(staging, gate)
-    checked = manifest.replace(checked=True, compared_with_original=gate.compared_with_original)
-    return finish(checked, source, staging)
+    if gate is not None:
+        write_json(staging / "parity.json", gate.to_json())
+        write_reference(staging, gate)
+        manifest = manifest.replace(checked=True, compared_with_original=gate.compared_with_original)
+    if quality is not None:
+        write_json(staging / "quality.json", quality.to_json())
+    if gate is None and quality is None:
+        return manifest
+    return finish(manifest, source, staging, quality)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 from gpt_onnx.bundle import Manifest
@@ -42,6 +42,13 @@ From Python:
     gpt = {loaded}
     print({call})
 """
+
+PRECISION_OF_BITS = {4: "int4", 8: "int8", 32: "fp32"}
+DEQUANTIZED = (
+    "ONNX Runtime turns `DequantizeLinear` and `MatMul` into one product that rounds activations to int8, "
+    "unless the session option `session.qdq_matmulnbits_accuracy_level` says otherwise; a file cannot carry "
+    "it. gpt-onnx sets it to {level}; set it too where you want the same numbers."
+)
 
 DYNAMIC = """
 With ONNX Runtime alone, in any of its languages: feed `input_ids`, `attention_mask`, `position_ids` (int64)
@@ -108,6 +115,7 @@ def readme(
     has_tokenizer: bool,
     causal: bool = True,
     notes: tuple[str, ...] = (),
+    quality: str | None = None,
 ) -> str:
     """Say what the bundle is and how to run it.
 
@@ -117,16 +125,34 @@ def readme(
         has_tokenizer: Whether the bundle takes and gives text.
         causal: Whether what comes after a token leaves its logits alone.
         notes: What the user should know besides.
+        quality: How far a quantised model is from the float32 one, in one line.
     """
     facts = _Facts(manifest, config, has_tokenizer)
     text = README.format(
-        notes="".join(f"\n{note}\n" for note in notes),
+        notes="".join(f"\n{note}\n" for note in (*_integers(manifest, quality), *notes)),
         padding=_padding(manifest) if causal else "none",
         **_about(manifest),
         **_usage(has_tokenizer),
     )
     path = next(iter(manifest.graph.graphs.values()))
     return text + "".join(part.replace("{graph}", path) for part, fits in CLIENTS if fits(facts))
+
+
+def _integers(manifest: Manifest, quality: str | None) -> Iterator[str]:
+    """Say how weights were quantised, what that cost, and what clients do with it silently."""
+    info = manifest.quantization
+    if info is None:
+        return
+    head = "" if info.head_bits == info.bits else f"; head and embedding {PRECISION_OF_BITS[info.head_bits]}"
+    floats = ", ".join(f"`{name}`" for name in info.float_weights)
+    how = f"{info.quantizer}, one scale for {info.block_size} of them{head}"
+    yield f"Weights are {manifest.precision} ({how}); {floats} are fp32."
+    if quality is not None:
+        yield f"Quality: {quality} (`quality.json`)."
+    if manifest.target == "portable":
+        yield DEQUANTIZED.format(level=info.accuracy_level)
+    elif info.accuracy_level:
+        yield "Products round activations to int8 (`accuracy_level` 4), in every client."
 
 
 def _about(manifest: Manifest) -> dict[str, object]:

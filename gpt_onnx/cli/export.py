@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import re
 from pathlib import Path
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from gpt_onnx.export import BundleReport
 
 DYNAMIC = "dynamic"
+MB = 1e6
 
 
 def size_or_dynamic(value: str) -> str | int:
@@ -245,6 +247,9 @@ def describe(report: BundleReport) -> dict[str, Any]:
         "checked": manifest.checked,
         "compared_with_original": manifest.compared_with_original,
         "notes": list(report.notes),
+        "quantization": manifest.quantization and dataclasses.asdict(manifest.quantization),
+        "quality": report.quality.to_json() if report.quality else None,
+        "decode_tokens_per_s": report.decode_tokens_per_s,
         "parity": report.gate.to_json() if report.gate else None,
     }
 
@@ -256,6 +261,8 @@ def _print(report: BundleReport) -> None:
     manifest = report.manifest
     if report.gate is not None:
         table_console().print(parity_table(report.gate.rows))
+    if report.quality is not None:
+        _print_quality(report)
     for line in report.notes:
         click.echo(f"Note: {clean(line)}")
     if not manifest.compared_with_original:
@@ -265,4 +272,27 @@ def _print(report: BundleReport) -> None:
     click.echo(
         f"{report.path}: {manifest.model.parameters:,} parameters, {report.nbytes:,} bytes, {checked} "
         f"(target {manifest.target}, {manifest.graph.layout}, {manifest.precision})."
+    )
+    if report.quality is not None:
+        click.echo(_last_line(report))
+
+
+def _print_quality(report: BundleReport) -> None:
+    """Print how far the integer weights are from float32, and what stayed float32."""
+    from gpt_onnx.cli._quality_table import comparison_table
+
+    assert report.quality is not None
+    table_console().print(comparison_table(report.quality.comparison, "fp32"))
+    click.echo(f"Measured on {report.quality.comparison.tokens:,} tokens: {report.quality.text}.")
+    if (info := report.manifest.quantization) is not None:
+        click.echo(f"Kept in fp32: {', '.join(clean(name) for name in info.float_weights)}.")
+
+
+def _last_line(report: BundleReport) -> str:
+    """Return sizes, speed and distance from float32 in one line."""
+    assert report.quality is not None
+    whole = 4 * report.manifest.model.parameters
+    return (
+        f"{report.payload_bytes / MB:,.1f} MB of weights instead of {whole / MB:,.1f}, "
+        f"{report.decode_tokens_per_s:,.0f} tokens/s on this machine, {report.quality.summary()}."
     )

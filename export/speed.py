@@ -1,0 +1,37 @@
+"""How fast a bundle decodes on this machine, in a few steps: an impression, not a benchmark."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import numpy as np
+
+from gpt_onnx.runtime import OnnxGPT
+
+PROMPT = 32  # tokens
+STEPS = 24
+WARM = 4  # steps that are not timed
+
+
+def decode_tokens_per_s(bundle: Path, threads: int | None = None) -> float:
+    """Return tokens per second of one sequence after a short prompt, from the median step.
+
+    Args:
+        bundle: Its folder; its hashes are not looked at.
+        threads: Within an operator; None: the cores that this process may use.
+
+    Raises:
+        BundleError: if the graph fails.
+    """
+    engine = OnnxGPT.load(bundle, threads=threads, check_hashes=False)
+    room = engine.limit or PROMPT + STEPS
+    prompt = max(1, min(PROMPT, room - STEPS))
+    decoder = engine.decoder(capacity=prompt + STEPS)
+    token = int(decoder.append([[1 % engine.vocab_size] * prompt])[0].argmax())
+    times = []
+    for _ in range(min(STEPS, room - prompt)):
+        start = time.perf_counter()
+        token = int(decoder.append([[token]])[0].argmax())
+        times.append(time.perf_counter() - start)
+    return 1 / float(np.median(times[WARM:] or times)) if times else float("nan")
