@@ -183,17 +183,20 @@ def ours(quantizer: str, grid: Grid, head_bits: int | None) -> Contender:
 def contenders() -> Iterator[Contender]:
     yield llama("llama.cpp Q4_0, head Q6_K", q4_0, q6_k)
     yield llama("llama.cpp Q8_0", q8_0, q8_0)
-    for block_size in (32, 64, 128):
-        grid = Grid(bits=4, block_size=block_size)
-        for quantizer in ("rtn", "hqq", "gptq"):
+    coarse, fine = Grid(bits=4, block_size=128), Grid(bits=4, block_size=32)
+    for grid in (coarse, fine):
+        for quantizer in ("gptq", "hqq", "rtn"):
             yield ours(quantizer, grid, 8)
-        yield ours("gptq", Grid(bits=4, block_size=block_size, symmetric=True), 8)
         yield ours("gptq", grid, 4)
-    yield ours("hqq", Grid(bits=4, block_size=128), 4)
-    yield ours("gptq", Grid(bits=4, block_size=128), None)
-    for symmetric in (True, False):
-        for quantizer in ("rtn", "hqq", "gptq"):
-            yield ours(quantizer, Grid(bits=8, block_size=128, symmetric=symmetric), 8)
+    yield ours("gptq", Grid(bits=4, block_size=64), 8)
+    yield ours("hqq", Grid(bits=4, block_size=64), 8)
+    yield ours("gptq", Grid(bits=4, block_size=128, symmetric=True), 8)
+    yield ours("hqq", coarse, 4)
+    yield ours("gptq", coarse, None)
+    for quantizer in ("rtn", "hqq", "gptq"):
+        yield ours(quantizer, Grid(bits=8, block_size=128, symmetric=True), 8)
+    yield ours("rtn", Grid(bits=8, block_size=128), 8)
+    yield ours("rtn", Grid(bits=8, block_size=32, symmetric=True), 8)
 
 
 def windows(texts: Texts) -> list[tuple[Tensor, NDArray[np.int64]]]:
@@ -224,7 +227,9 @@ def measure(gpt: GPT, texts: Texts, sequences: list[list[int]], only: str) -> It
             test.get_parameter(name).data = torch.from_numpy(weight)
         for (ids, following), expected in zip(parts, base, strict=True):
             meter.add(expected, logits(test, ids), following)
-        yield Row(contender.name, stored.size, seconds, meter.result())
+        row = Row(contender.name, stored.size, seconds, meter.result())
+        print(f"{row.name}: KL {row.quality.kl.mean.value:.5f}", file=sys.stderr)
+        yield row
 
 
 def shown(rows: list[Row]) -> Table:
@@ -252,6 +257,7 @@ def parse() -> argparse.Namespace:
     parser.add_argument(
         "--calibration", type=Path, metavar="FILE", help="text; default: the excerpts that ship"
     )
+    parser.add_argument("--tokens", type=int, default=32768, help="of calibration; default: %(default)s")
     parser.add_argument("--only", default="", help="contenders whose names contain this")
     return parser.parse_args()
 
@@ -272,6 +278,7 @@ def main() -> None:
         gpt = load_model(checkpoint)
         length = min(WINDOW, checkpoint.config.context_length)
         sequences = [row.tolist() for row in calibration_sequences(texts, length)]
+        sequences = sequences[: max(1, arguments.tokens // length)]
         rows = list(measure(gpt, texts, sequences, arguments.only))
     except GptOnnxError as exc:
         sys.exit(f"Error: {exc}")

@@ -47,8 +47,8 @@ LAZY = 128
 """Columns whose updates of all later columns are made at once."""
 SWEEPS = 2
 """Of coordinate descent; the third gains less than a hundredth."""
-PIECE_ROWS = 8192
-"""Rows that are worked on at once: a table of tokens has many."""
+PIECE = 2**23
+"""Numbers that are worked on at once, in half a dozen arrays of 32 MB: a table of tokens has many more."""
 
 
 def _checked_hessian(hessian: Any, inputs: int, called: str) -> Tensor:
@@ -226,9 +226,10 @@ def gptq(
     known = np.eye(inputs) if hessian is None else hessian
     with torch.no_grad():
         metric = _Metric.of(_checked_hessian(known, inputs, called), damping)
+        step = max(1, PIECE // max(1, inputs))
         pieces = [
-            _quantised_rows(weight[start : start + PIECE_ROWS], grid, metric, sweeps)
-            for start in range(0, len(weight), PIECE_ROWS)
+            _quantised_rows(weight[start : start + step], grid, metric, sweeps)
+            for start in range(0, len(weight), step)
         ]
     integers = np.concatenate([piece for piece, _ in pieces])
     scales = np.concatenate([lattice.scales for _, lattice in pieces])
