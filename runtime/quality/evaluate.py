@@ -187,8 +187,9 @@ def evaluate(
         _check_vocabularies(test, base)
     limits = [gpt.engine.limit if window else _limit(gpt) for gpt in (test, base) if gpt is not None]
     length = window_length(window, limits)
-    prefix = () if test.tokenizer is None else test.tokenizer.prefix
-    with open_tokens(text, test.tokenizer, test.engine.vocab_size) as tokens:
+    tokenizer = test.tokenizer or (None if base is None else base.tokenizer)
+    prefix = () if tokenizer is None else tokenizer.prefix
+    with open_tokens(text, tokenizer, test.engine.vocab_size) as tokens:
         sequences = windows(
             at_most(tokens.chunks, max_tokens), length=length, prefix=prefix if tokens.is_text else ()
         )

@@ -108,6 +108,14 @@ def test_different_tokenizers_are_noted(bigram: Path, make_bigram: Callable[...,
     assert "different tokenizers; the text was read with that of the first" in result.stderr
 
 
+def test_a_bundle_without_a_tokenizer_reads_with_the_others(
+    bigram: Path, make_bigram: Callable[..., Path], speech: Path
+) -> None:
+    found = measured(make_bigram(text=False), "--text", speech, "--against", bigram)
+    assert found["comparison"]["kl"]["max"] == 0
+    assert found["notes"] == []
+
+
 @pytest.mark.parametrize("name", ["gqa", "static-decomposed", "plain-frozen"])
 def test_every_layout_gives_the_figures_of_the_eager_model(
     name: str, tiny_bundle: Callable[..., Any], tmp_path: Path
