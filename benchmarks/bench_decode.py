@@ -56,6 +56,7 @@ def measure(arguments: argparse.Namespace, source: Path, folder: Path) -> BenchR
         repetitions=arguments.repetitions,
         threads=arguments.threads,
         provider=arguments.provider,
+        bandwidth=True,
     )
     return bench(bundles, against=source, plan=plan)
 

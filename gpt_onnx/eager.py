@@ -204,9 +204,9 @@ class CompiledGPT(EagerGPT):
     ``details`` tells how long those took.
     """
 
-    def __init__(self, gpt: GPT, device: str = "cpu") -> None:
+    def __init__(self, gpt: GPT, device: str = "cpu", backend: str | Callable[..., Any] = "inductor") -> None:
         super().__init__(gpt, device)
-        self._step = torch.compile(self._compute, dynamic=True)
+        self._step = torch.compile(self._compute, dynamic=True, backend=backend)
         self._seen: dict[tuple[int, int], float] = {}  # sequences and capacity to seconds of the first steps
 
     @property

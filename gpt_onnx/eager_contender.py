@@ -89,7 +89,9 @@ def load_eager(
 
 def main() -> None:
     """Serve one source to the process that started this one."""
-    serve(lambda order: EagerContender(**{key: value for key, value in order.items() if key != "do"}))
+    serve(
+        lambda order: EagerContender(order["source"], order["device"], order["threads"], **order["options"])
+    )
 
 
 if __name__ == "__main__":

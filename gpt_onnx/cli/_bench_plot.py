@@ -6,6 +6,7 @@ where it ends, so that no legend has to be looked up. The same report gives the 
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,19 +22,21 @@ if TYPE_CHECKING:
     from gpt_onnx.runtime.bench import BenchReport, ContenderReport, PromptReport
 
 SUFFIXES = (".svg", ".png", ".pdf")
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#000000", "#56B4E9", "#E69F00", "#7F7F7F")
-MARKERS = ("o", "s", "D", "^", "v", "P", "X", "h")
+OURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
+OTHERS = ("#000000", "#888888", "#56B4E9", "#E69F00")
+"""Colours of bundles, and of what they are measured against; marks tell apart those that share one."""
+MARKERS = ("o", "s", "D", "^", "v", "P", "X", "h", "<", ">")
 LINES: Mapping[str, str] = {"bundle": "-", "peer": ":"}
 """Kind of contender to its line; PyTorch has dashes."""
-INK, GRID = "#333333", "#E3E3E3"
+INK, PALE, GRID = "#222222", "#666666", "#E6E6E6"
 STYLE: Any = {
     "font.family": "DejaVu Sans",  # comes with matplotlib
     "font.size": 9,
     "axes.edgecolor": "#999999",
-    "axes.labelcolor": INK,
     "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
+    "axes.labelcolor": PALE,
+    "xtick.color": PALE,
+    "ytick.color": PALE,
     "svg.hashsalt": "gpt-onnx",
 }
 METADATA: Mapping[str, Mapping[str, str | None]] = {
@@ -42,9 +45,11 @@ METADATA: Mapping[str, Mapping[str, str | None]] = {
     ".pdf": {"CreationDate": None, "Producer": None},
 }
 """What would make two pictures of one report differ."""
-PANEL_INCHES, HEIGHT_INCHES = 4.6, 4.2
-LABEL_POINTS = 8.0
-APART = 1.35  # lines of text between the labels of two lines
+LEFT, WIDTH, RIGHT = 0.55, 2.5, 1.3  # inches of a panel: numbers, lines, names
+BELOW, HEIGHT, ABOVE = 0.85, 2.9, 0.65
+LABEL_POINTS = 8.5
+APART = 1.3  # lines of text between the labels of two lines
+LETTER = 0.62  # width of a letter, of its height
 MB = 1_000_000
 
 
@@ -73,9 +78,10 @@ class _Look:
 
 
 def _looks(contenders: Sequence[ContenderReport]) -> dict[str, _Look]:
+    colours = {True: itertools.cycle(OURS), False: itertools.cycle(OTHERS)}
     return {
         contender.name: _Look(
-            colour=COLOURS[index % len(COLOURS)],
+            colour=next(colours[contender.kind == "bundle"]),
             marker=MARKERS[index % len(MARKERS)],
             line=LINES.get(contender.kind, "--"),
         )
@@ -111,67 +117,120 @@ def spread(heights: Sequence[float], apart: float) -> list[float]:
     return placed
 
 
-def _label_ends(axes: Axes, ends: Sequence[tuple[float, float, str, str]]) -> None:
-    """Write each name to the right of its point (x, y, name, colour), none over another."""
-    figure = axes.figure
-    figure.canvas.draw()  # scales and sizes are known only now
-    pixels = figure.dpi / 72  # of a point
-    points = [axes.transData.transform((x, y)) for x, y, _, _ in ends]
-    heights = spread([float(point[1]) for point in points], APART * LABEL_POINTS * pixels)
-    for (x, y, name, colour), point, height in zip(ends, points, heights, strict=True):
-        axes.annotate(
-            name,
-            (x, y),
-            xytext=(9, (height - float(point[1])) / pixels),
-            textcoords="offset points",
-            fontsize=LABEL_POINTS,
-            color=colour,
-            va="center",
-            annotation_clip=False,
-            arrowprops={"arrowstyle": "-", "color": colour, "lw": 0.6, "shrinkA": 0, "shrinkB": 4},
-        )
+End = tuple[float, float, str, str]
+"""A point in the units of the axes, and the name and the colour of the contender that it stands for."""
 
 
-def _frame(axes: Axes, title: str, xlabel: str, ylabel: str) -> None:
-    axes.set_title(title, loc="left", fontsize=10.5, fontweight="bold", pad=10)
+def _pixels(axes: Axes, ends: Sequence[End]) -> list[tuple[float, float]]:
+    """Return where points are, in points of 1/72 inch."""
+    axes.figure.canvas.draw()  # scales are known only now
+    scale = axes.figure.dpi / 72
+    placed = (axes.transData.transform((x, y)) / scale for x, y, _, _ in ends)
+    return [(float(x), float(y)) for x, y in placed]
+
+
+def _write(axes: Axes, end: End, right: float, up: float) -> None:
+    """Write a name beside its point, so many points to the right and up, with a line between them."""
+    x, y, name, colour = end
+    axes.annotate(
+        name,
+        (x, y),
+        xytext=(right, up),
+        textcoords="offset points",
+        fontsize=LABEL_POINTS,
+        fontweight="bold" if colour in OURS else "normal",
+        va="center",
+        annotation_clip=False,
+        arrowprops={
+            "arrowstyle": "-",
+            "color": colour,
+            "lw": 0.8,
+            "shrinkA": 1,
+            "shrinkB": 4,
+            "relpos": (0, 0.5),
+        },
+    )
+
+
+def _label_ends(axes: Axes, ends: Sequence[End]) -> None:
+    """Write each name to the right of where its line ends, none over another."""
+    heights = [y for _, y in _pixels(axes, ends)]
+    for end, height, place in zip(ends, heights, spread(heights, APART * LABEL_POINTS), strict=True):
+        _write(axes, end, 16, place - height)
+
+
+def _label_points(axes: Axes, ends: Sequence[End]) -> None:
+    """Write each name beside its point, as near as there is room."""
+    pixels, taken = _pixels(axes, ends), list[tuple[float, float, float]]()
+    floor = 72 / axes.figure.dpi * axes.bbox.y0
+    taken += [(x - 5, x + 5, y) for x, y in pixels]  # the marks: left, right, height
+    for end, (x, y) in zip(ends, pixels, strict=True):
+        left, right = x + 9, x + 9 + LETTER * LABEL_POINTS * len(end[2])
+
+        def is_free(up: float, y: float = y, left: float = left, right: float = right) -> bool:
+            return y + up >= floor - 2 and all(  # below are numbers
+                abs(y + up - height) >= APART * LABEL_POINTS or right < start or left > stop
+                for start, stop, height in taken
+            )
+
+        lines = (sign * count * APART * LABEL_POINTS for count in range(20) for sign in (1, -1))
+        up = next(filter(is_free, lines), 0.0)
+        taken.append((left, right, y + up))
+        _write(axes, end, 9, up)
+
+
+def _frame(axes: Axes, title: str, unit: str, xlabel: str) -> None:
+    axes.text(0, 1.13, title, transform=axes.transAxes, fontsize=11, fontweight="bold")
+    axes.text(0, 1.05, unit, transform=axes.transAxes, color=PALE)
     axes.set_xlabel(xlabel)
-    axes.set_ylabel(ylabel)
     axes.grid(color=GRID, lw=0.8)
     axes.set_axisbelow(True)
-    for side in ("top", "right"):
+    axes.tick_params(length=0)
+    for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
 
 
 Value = Callable[["PromptReport"], float]
 
 
-def _lines(axes: Axes, report: BenchReport, value: Value, *, label_names: bool = True) -> None:
+def _lines(axes: Axes, report: BenchReport, value: Value) -> None:
     """Draw a line for each contender over the lengths of prompt, of the first number of sequences."""
-    looks, ends = _looks(report.contenders), []
+    looks, ends, lengths = _looks(report.contenders), list[End](), set[int]()
     for contender in report.contenders:
-        prompts = sorted(
-            (p for p in contender.prompts if p.batch_size == report.plan.batch_sizes[0]),
-            key=lambda prompt: prompt.prompt_tokens,
+        points = sorted(
+            (prompt.prompt_tokens, value(prompt))
+            for prompt in contender.prompts
+            if prompt.batch_size == report.plan.batch_sizes[0]
         )
-        look = looks[contender.name]
-        x, y = [p.prompt_tokens for p in prompts], [value(p) for p in prompts]
-        axes.plot(x, y, look.line, color=look.colour, marker=look.marker, ms=5, lw=1.8, mec="white", mew=0.7)
-        ends.append((x[-1], y[-1], contender.name, look.colour))
-    axes.set_xticks(x)
-    axes.margins(x=0.06)
+        if points:
+            look = looks[contender.name]
+            axes.plot(
+                *zip(*points, strict=True),
+                look.line,
+                color=look.colour,
+                marker=look.marker,
+                ms=5.5,
+                lw=1.8,
+                mec="white",
+                mew=0.7,
+                clip_on=False,
+            )
+            ends.append((*points[-1], contender.name, look.colour))
+            lengths |= {length for length, _ in points}
+    axes.set_xticks(sorted(lengths))
     axes.set_ylim(bottom=0)
     _label_ends(axes, ends)
 
 
 def _speed(axes: Axes, report: BenchReport) -> None:
     rows = report.plan.batch_sizes[0]
-    several = "" if rows == 1 else f", {rows} sequences"
-    _frame(axes, "Decoding", "context, tokens", f"tokens per second{several}")
+    several = "" if rows == 1 else f", {rows} sequences at once"
+    _frame(axes, "Decoding", f"tokens per second{several} (more is better)", "context, tokens")
     _lines(axes, report, lambda prompt: prompt.decode_tokens_per_s)
 
 
 def _first_token(axes: Axes, report: BenchReport) -> None:
-    _frame(axes, "Time to the first token", "prompt, tokens", "milliseconds")
+    _frame(axes, "Time to the first token", "milliseconds (less is better)", "prompt, tokens")
     _lines(axes, report, lambda prompt: prompt.ttft_ms.median)
 
 
@@ -180,18 +239,21 @@ def _is_known(contender: ContenderReport) -> bool:
 
 
 def _quality(axes: Axes, report: BenchReport) -> None:
-    _frame(axes, "Size and quality", "size on disk, MB", "KL divergence from fp32, nats per token")
-    looks, ends = _looks(report.contenders), []
+    _frame(
+        axes, "Size and quality", "KL divergence from fp32, nats a token (less is better)", "size on disk, MB"
+    )
+    looks, ends = _looks(report.contenders), list[End]()
     for contender in filter(_is_known, report.contenders):
         assert contender.file_bytes is not None
         assert contender.kl is not None
         look, x = looks[contender.name], contender.file_bytes / MB
-        axes.plot(x, contender.kl, look.marker, color=look.colour, ms=8, mec="white", mew=0.7)
+        axes.plot(x, contender.kl, look.marker, color=look.colour, ms=8, mec="white", mew=0.7, clip_on=False)
         ends.append((x, contender.kl, contender.name, look.colour))
-    axes.margins(x=0.12, y=0.15)
-    axes.set_xlim(left=0)
-    axes.set_ylim(bottom=0)
-    _label_ends(axes, ends)
+    axes.set_xlim(0, 1.1 * max(end[0] for end in ends))
+    top = 1.1 * max(end[1] for end in ends)
+    axes.set_ylim(-top / 14, top)  # marks at 0 stand clear of the numbers below
+    axes.locator_params(axis="y", nbins=6)
+    _label_points(axes, ends)
 
 
 def _caption(report: BenchReport) -> str:
@@ -210,9 +272,17 @@ def draw(report: BenchReport, path: Path) -> None:
     import matplotlib
     from matplotlib.figure import Figure
 
-    panels = [_speed, _first_token, *([_quality] if any(map(_is_known, report.contenders)) else [])]
+    panels = [
+        _speed,
+        _first_token,
+        *([_quality] if any(contender.kl for contender in filter(_is_known, report.contenders)) else []),
+    ]
+    column = LEFT + WIDTH + RIGHT
+    width, height = column * len(panels), BELOW + HEIGHT + ABOVE
     with matplotlib.rc_context(STYLE):
-        figure = Figure(figsize=(PANEL_INCHES * len(panels), HEIGHT_INCHES), dpi=150)
-        for axes, panel in zip(figure.subplots(1, len(panels), squeeze=False)[0], panels, strict=True):
-            panel(axes, report)
+        figure = Figure(figsize=(width, height), dpi=150)
+        for index, panel in enumerate(panels):
+            left = (index * column + LEFT) / width
+            panel(figure.add_axes((left, BELOW / height, WIDTH / width, HEIGHT / height)), report)
+        figure.text(LEFT / 2 / width, 0.12 / height, _caption(report), fontsize=7.5, color=PALE)
         figure.savefig(path, metadata=dict(METADATA[path.suffix.lower()]))

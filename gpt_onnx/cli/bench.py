@@ -121,6 +121,12 @@ def _print(report: BenchReport) -> None:
 @threads_option
 @provider_option
 @click.option(
+    "--bandwidth/--no-bandwidth",
+    default=True,
+    show_default=True,
+    help="Measure what the machine's memory delivers, and say which share of it a step has.",
+)
+@click.option(
     "--plot",
     type=click.Path(path_type=Path, dir_okay=False),
     callback=_plot_file,
@@ -142,6 +148,7 @@ def command(
     repetitions: int,
     threads: int | None,
     provider: str,
+    bandwidth: bool,
     plot: Path | None,
     as_json: bool,
 ) -> None:
@@ -164,6 +171,7 @@ def command(
         repetitions=repetitions,
         threads=threads,
         provider=provider,
+        bandwidth=bandwidth,
     )
     with _progress_bar() as progress:
         report = bench(

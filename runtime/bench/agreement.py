@@ -33,6 +33,8 @@ def _equal_prefix(ours: list[int], theirs: list[int]) -> int:
 def _row_verdict(step: int, row: int, ours: Answer, baseline: Answer) -> str:
     if step == len(baseline.tokens):
         return SAME
+    if not baseline.runners_up:  # logits that are not to be had tell of no ties
+        return DIFFERENT
     chosen, runner_up = ours.tokens[step][row], baseline.runners_up[step][row]
     is_tie = chosen == runner_up and baseline.gaps[step][row] <= NEAR
     return NEAR_TIE if is_tie else DIFFERENT

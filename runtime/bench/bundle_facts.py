@@ -13,15 +13,19 @@ QUALITY = "quality.json"
 
 
 def mean_kl(bundle: Bundle) -> float | None:
-    """Return the mean divergence from float32 that the export measured; None where it measured none."""
+    """Return the mean divergence from float32 that the export measured; None where it measured none.
+
+    Of float32 itself it is 0.
+    """
+    if bundle.manifest.precision == "fp32":
+        return 0.0
     if QUALITY not in bundle.manifest.files:
         return None
     try:
-        values = json.loads(bundle.file(QUALITY).read_text(encoding="utf-8"))
-        mean = values["kl"]["mean"]
+        mean = json.loads(bundle.file(QUALITY).read_text(encoding="utf-8"))["kl"]["mean"]
+        return float(mean["value"] if isinstance(mean, dict) else mean)
     except (OSError, ValueError, KeyError, TypeError):  # another version's: it is one column of a table
         return None
-    return float(mean) if isinstance(mean, int | float) else None
 
 
 def step_traffic(bundle: Bundle) -> dict[str, Any]:

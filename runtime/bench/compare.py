@@ -75,7 +75,7 @@ def _measure(
         turns.start(lambda runner: plan.provider if runner.kind == BUNDLE else first.facts.device)
         prompts, notes = _prompts(turns.runners, plan)
         turns.answer(prompts)
-        if first.facts.device == "cpu":
+        if plan.bandwidth and first.facts.device == "cpu":
             memory.start(step_sizes(turns.runners, prompts, plan.new_tokens), plan.threads)
         turns.burst(prompts, memory.read)
         speeds = memory.speeds()

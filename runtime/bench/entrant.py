@@ -66,4 +66,4 @@ class Entrant:
     source: str = ""
     """What it loads."""
     options: Mapping[str, Any] = field(default_factory=dict)
-    """JSON values that its program gets with the order to load."""
+    """JSON values that its program gets as ``order["options"]`` when it is to load."""

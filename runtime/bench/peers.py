@@ -5,7 +5,7 @@
     python = "venvs/llama/bin/python"      # default: the Python that runs this
     script = "llama_cpp_contender.py"      # or: module = "..."
     source = "gpt2-q4_0.gguf"              # handed to the program as it is, like everything in options
-    options = { flash_attention = true }
+    options = { flash_attn_type = 1 }
     environment = { OMP_WAIT_POLICY = "passive" }
 
 Paths of ``python`` and ``script`` are relative to the file. See docs/benchmarking.md for the program.

@@ -68,6 +68,8 @@ class BenchPlan:
     """Where to run: auto, cpu, cuda or cuda:N."""
     seed: int = 0
     """Seed of the token ids."""
+    bandwidth: bool = False
+    """Whether to measure the machine's memory too; takes seconds, and at most a quarter of what is free."""
 
     def __post_init__(self) -> None:
         for name, (least, most) in RANGES.items():

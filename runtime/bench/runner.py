@@ -26,6 +26,8 @@ class Runner:
     answers: dict[Point, Answer] = field(default_factory=dict)
     bursts: dict[Point, list[Burst]] = field(default_factory=dict)
     """One a round."""
+    skipped: set[Point] = field(default_factory=set)
+    """What it cannot do."""
 
     @property
     def name(self) -> str:
@@ -47,8 +49,10 @@ class Runner:
         self.close()
         before = time.perf_counter()
         self.worker = Worker(self.entrant.program)
-        order = {"source": self.entrant.source, "device": device, "threads": threads}
-        loaded = self.ask("load", **order, **self.entrant.options)
+        entrant = self.entrant
+        loaded = self.ask(
+            "load", source=entrant.source, device=device, threads=threads, options=dict(entrant.options)
+        )
         self.starts_ms.append(1e3 * (time.perf_counter() - before))
         self.loads_ms.append(loaded["load_ms"])
         self.resident_bytes = loaded["resident_bytes"]
@@ -66,6 +70,11 @@ class Runner:
         """Take one turn with a clock."""
         burst = Burst(**self.ask("burst", rows=rows, new_tokens=new_tokens))
         self.bursts.setdefault(point, []).append(burst)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether its process takes orders."""
+        return self.worker is not None and self.worker.is_alive
 
     def close(self, *, kill: bool = False) -> None:
         """End the process, if there is one; at once, if it is to be killed."""

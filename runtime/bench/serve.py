@@ -1,6 +1,7 @@
 """The worker's side of a measurement: a process that answers orders, one JSON object a line.
 
-    {"do": "load", "source": ..., "device": "cpu", "threads": 2}  ->  {"load_ms": ..., "resident_bytes": ...}
+    {"do": "load", "source": ..., "device": "cpu", "threads": 2, "options": {}}
+                                                                  ->  {"load_ms": ..., "resident_bytes": ...}
     {"do": "answer", "rows": [[...]], "new_tokens": 64}           ->  an Answer
     {"do": "burst", "rows": [[...]], "new_tokens": 64}            ->  a Burst
     {"do": "facts"}                                               ->  the contender's facts, as they are now

@@ -43,7 +43,7 @@ class _Summariser:
     memory: Sequence[MemorySpeed]
 
     def versus(self, runner: Runner, point: Point) -> Versus | None:
-        if self.baseline is None or runner is self.baseline:
+        if self.baseline is None or runner is self.baseline or point not in self.baseline.bursts:
             return None
         theirs, ours = self.baseline.bursts[point], runner.bursts[point]
         return Versus(
@@ -100,4 +100,4 @@ def summarise(
     """Ask every process for what is known at the end, and make the records."""
     found = next((runner for runner in runners if runner.name == baseline), None)
     make = _Summariser(plan=plan, baseline=found, memory=memory)
-    return [make.contender(runner) for runner in runners]
+    return [make.contender(runner) for runner in runners if runner.bursts]

@@ -57,6 +57,11 @@ class Worker:
         """The process's id."""
         return self._process.pid
 
+    @property
+    def is_alive(self) -> bool:
+        """Whether the process has not ended."""
+        return self._process.poll() is None
+
     def ask(self, order: Mapping[str, Any]) -> dict[str, Any]:
         """Wake the process, give it an order, wait for the answer and stop it again.
 

@@ -26,7 +26,28 @@ LAYOUTS: dict[str, dict[str, Any]] = {
     "static-decomposed": {"target": "portable", "seq_len": 32},
     "plain": {"kv_cache": False},
 }
-SHORT = ("-r", "1", "-n", "6", "-t", "1")
+SHORT = ("-r", "1", "-n", "6", "-t", "1", "--no-bandwidth")
+
+
+ONE_ROW = """
+from gpt_onnx.runtime.bench.serve import serve
+
+class One:
+    bursts = 0
+    def __init__(self, order):
+        pass
+    @property
+    def facts(self):
+        return {"device": "cpu", "details": {"bursts": self.bursts}}
+    def generate(self, rows, new_tokens):
+        if len(rows) > 1:
+            raise ValueError("one row only")
+        self.bursts += new_tokens == 1
+        return [[60 - rows[0][-1]] * new_tokens]
+
+if __name__ == "__main__":
+    serve(One)
+"""
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -101,9 +122,57 @@ def test_the_table_needs_no_source(folder: Path) -> None:
     result = run(str(folder / "gqa"), "--prompt-tokens", "4", "--batch-size", "2", *SHORT)
     assert result.returncode == 0, result.stderr
     assert "tokens/s" in result.stdout
-    assert "peak MiB" in result.stdout
+    assert "peak MB" in result.stdout
     assert "onnxruntime" in result.stdout
     assert "torch" not in result.stdout
+
+
+def test_numbers_of_sequences_and_peers_take_turns_and_what_a_peer_cannot_is_said(
+    folder: Path, tmp_path: Path
+) -> None:
+    (tmp_path / "one.py").write_text(ONE_ROW)
+    (tmp_path / "peers.toml").write_text('[one]\nscript = "one.py"\n[broken]\nmodule = "no_such_module"\n')
+    result = run(
+        *(
+            str(folder / "gqa"),
+            "--peers",
+            str(tmp_path / "peers.toml"),
+            "--baseline",
+            "gqa",
+            "--json",
+            *SHORT,
+        ),
+        *("--prompt-tokens", "4,9", "--batch-size", "1,2", "--plot", str(tmp_path / "out.svg")),
+    )
+    assert result.returncode == 0, result.stderr
+    report = json.loads(result.stdout)
+    gqa, one = report["contenders"]
+    measured = [(prompt["batch_size"], prompt["prompt_tokens"]) for prompt in gqa["prompts"]]
+    assert measured == [(1, 4), (1, 9), (2, 4), (2, 9)]
+    assert [prompt["batch_size"] for prompt in one["prompts"]] == [1, 1]
+    assert one["prompts"][0]["versus"]["tokens"]["verdict"] == "different"
+    assert one["details"]["bursts"] == 2
+    assert report["failures"].keys() == {
+        "broken",
+        "one, 2 sequences of 4 tokens",
+        "one, 2 sequences of 9 tokens",
+    }
+    assert "no_such_module" in report["failures"]["broken"]
+    assert b"</svg>" in (tmp_path / "out.svg").read_bytes()
+
+
+def test_the_memory_is_measured_and_bundles_have_a_share_of_it(folder: Path) -> None:
+    result = run(
+        *(str(folder / "gqa"), str(folder / "plain"), "--prompt-tokens", "4", "--json", *SHORT, "--bandwidth")
+    )
+    report = json.loads(result.stdout)
+    assert report["memory"][-1]["array_bytes"] > 2**20
+    assert all(speed["gb_per_s"] > 0 for speed in report["memory"])
+    gqa, plain = (contender["prompts"][0] for contender in report["contenders"])
+    traffic, seconds = gqa["traffic"], gqa["step_ms"]["median"] / 1e3
+    assert traffic["gb_per_s"] * 1e9 * seconds == pytest.approx(traffic["step_bytes"])
+    assert traffic["share"] > 0
+    assert plain["traffic"] is None
 
 
 def test_a_module_is_a_source_too(folder: Path, tmp_path: Path) -> None:
@@ -132,6 +201,12 @@ def test_a_module_is_a_source_too(folder: Path, tmp_path: Path) -> None:
         (["{folder}/gqa", "--provider", "cuda"], 1, "cuda"),
         (["{folder}/gqa", "--prompt-tokens", "5,x"], 2, "not a list of positive integers"),
         (["{folder}/gqa", "-n", "1"], 2, "--new-tokens"),
+        (["{folder}/gqa", "--batch-size", "0"], 2, "not a list of positive integers"),
+        (["{folder}/gqa", "--compile"], 2, "--compile is for the SOURCE of --against"),
+        (["{folder}/gqa", "--plot", "out.txt"], 2, "let it end in .svg, .png, .pdf"),
+        (["{folder}/gqa", "--peers", "{folder}/none.toml"], 1, "none.toml cannot be read"),
+        (["{folder}/gqa", "--baseline", "llama"], 1, "takes no part; choose one of gqa"),
+        (["{folder}/gqa", "{folder}/gqa"], 1, "2 contenders are called"),
         ([], 2, "BUNDLE"),
     ],
 )

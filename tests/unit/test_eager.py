@@ -11,7 +11,7 @@ import torch
 
 from gpt_onnx.checkpoint import write_checkpoint
 from gpt_onnx.config import GPTConfig
-from gpt_onnx.eager import EagerGPT
+from gpt_onnx.eager import CompiledGPT, EagerGPT
 from gpt_onnx.eager_contender import EagerContender
 from gpt_onnx.eager_module import EagerModule
 from gpt_onnx.errors import CheckpointError, InputError, ProviderError
@@ -57,6 +57,25 @@ def test_every_step_equals_the_whole_sequence_without_a_cache(changes: dict[str,
         rows = [[*row, token] for row, token in zip(rows, tokens, strict=True)]
         if len(rows[0]) <= 12:
             tokens = eager.step(tokens)
+
+
+@pytest.mark.parametrize("changes", [{}, {"position": "alibi"}])
+def test_a_compiled_step_equals_an_eager_one_at_every_length(changes: dict[str, Any]) -> None:
+    compilations: list[object] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        compilations.append(graph)
+        return graph.forward
+
+    eager, compiled = EagerGPT(make_gpt(**changes)), CompiledGPT(make_gpt(**changes), backend=backend)
+    for capacity in (12, 20):
+        theirs, ours = eager.start(ROWS, capacity), compiled.start(ROWS, capacity)
+        for _ in range(capacity - len(ROWS[0])):
+            assert ours == theirs
+            theirs, ours = eager.step(theirs), compiled.step(ours)
+            np.testing.assert_allclose(compiled.scores(), eager.scores(), rtol=0, atol=1e-5)
+    assert len(compilations) == 1
+    assert compiled.details["compile_s"] > 0
 
 
 def test_starting_again_forgets_the_tokens_before_and_keeps_the_buffers() -> None:
