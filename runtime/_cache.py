@@ -44,6 +44,14 @@ def copied(cache: Array, rows: Ids, lengths: Ids, capacity: int) -> Array:
     return new
 
 
+def moved_up(cache: Array, rows: Ids, lengths: Ids) -> Array:
+    """Keep some rows, in ascending order, of a cache in its own memory; only rows that move are copied."""
+    for index, (row, length) in enumerate(zip(rows, lengths, strict=True)):
+        if row != index:
+            cache[index, :, :length] = cache[row, :, :length]
+    return cache[: len(rows)]
+
+
 def without_padding(caches: Iterable[Array], lengths: Ids, head_size: int) -> list[tuple[Array, Array]]:
     """Return copies of keys and values of each layer, cut to the longest row and the model's head size."""
     rows, longest = np.arange(lengths.size), int(lengths.max(initial=0))

@@ -98,20 +98,19 @@ def as_mask(mask: Any, shape: tuple[int, int]) -> NDArray[np.bool_]:
     return array.astype(np.bool_)
 
 
-def check_room(lengths: Ids, new: Sequence[Ids], limit: int | None) -> None:
-    """Refuse tokens that the positions or the frozen cache have no room for.
+def check_room(lengths: Sequence[int], limit: int | None) -> None:
+    """Refuse rows of so many tokens that the positions or the frozen cache have no room for them.
 
     Raises:
         InputError: if a row would be longer than the limit.
     """
-    if limit is None:
+    if limit is None or max(lengths) <= limit:
         return
-    for row, (length, ids) in enumerate(zip(lengths, new, strict=True)):
-        if length + ids.size > limit:
-            raise InputError(
-                f"row {row} would have {counted(length + ids.size, 'token')} and the maximum context window "
-                f"is {limit}; shorten it, or slide the window."
-            )
+    row = next(row for row, length in enumerate(lengths) if length > limit)
+    raise InputError(
+        f"row {row} would have {counted(lengths[row], 'token')} and the maximum context window is {limit}; "
+        "shorten it, or slide the window."
+    )
 
 
 def check_finite(logits: Sequence[NDArray[Any]], origin: object) -> None:
@@ -133,13 +132,14 @@ class TrainedLength:
     """Warns once when a sequence goes beyond the length that the model was trained on."""
 
     def __init__(self, context_length: int | None) -> None:
-        self._left = context_length
+        self.left = context_length
+        """The length; None once it was warned of."""
 
     def note(self, length: int) -> None:
         """Take notice of a sequence of ``length`` tokens."""
-        if self._left is None or length <= self._left:
+        if self.left is None or length <= self.left:
             return
-        trained, self._left = self._left, None
+        trained, self.left = self.left, None
         warnings.warn(
             f"the sequence has {counted(length, 'token')} and the model was trained on {trained} at once; "
             "expect worse predictions beyond that.",

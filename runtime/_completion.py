@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from ._text import TextStream
 
 if TYPE_CHECKING:
+    from ._speculation import Speculation
     from .engine import TokenStream
 
 
@@ -31,6 +32,8 @@ class Completion:
     """The new text up to a stop string; empty for a bundle without a tokenizer."""
     finish_reason: str
     """"eos", "stop", "length", "context" or "cancelled"."""
+    speculation: Speculation | None = field(default=None, compare=False)
+    """What became of guesses; None: none were made."""
 
 
 class CompletionStream(Iterator[str]):
@@ -85,4 +88,5 @@ class CompletionStream(Iterator[str]):
             ids=generation.ids,
             text="".join(self._pieces),
             finish_reason="stop" if stopped else generation.finish_reason,
+            speculation=generation.speculation,
         )

@@ -2,14 +2,15 @@
 
 The tensors stay on the device as OrtValues and are never copied through numpy on the way. New tokens of
 unequal number are padded on the left, so that each row's last token is the last column; the attention mask
-knows the holes, and positions count a row's own tokens. Holes are squeezed out when rows are rewound or
-dropped, or when they become most of the cache.
+knows the holes, and positions count a row's own tokens. A row that is rewound has holes too. Holes are
+squeezed out when rows are dropped, or when they become most of the cache.
 
 Shapes: B rows of the graph (dummy rows of a frozen batch included), P cached columns, S new columns.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def columns_of(mask: Array, row: int) -> Ids:
     return np.flatnonzero(mask[row])
 
 
-def left_padded(new: list[Ids], rows: int, lengths: Ids) -> tuple[Ids, Ids, Ids]:
+def left_padded(new: Sequence[Ids], rows: int, lengths: Ids) -> tuple[Ids, Ids, Ids]:
     """Return ids, mask and positions, each (B, S), of unequal numbers of tokens behind ``lengths``."""
     width = max(ids.size for ids in new)
     ids, mask, positions = (np.zeros((rows, width), np.int64) for _ in range(3))
@@ -54,6 +55,11 @@ class ConcatCacheDecoder(Decoder):
         )
         self._mask = np.zeros((self._rows, 0), np.int64)
 
+    @property
+    def takes_guesses(self) -> bool:
+        """See Decoder."""
+        return True
+
     def keys_and_values(self) -> list[tuple[Array, Array]]:
         """See Decoder."""
         caches = self._squeezed(np.arange(self.batch_size), self._lengths)
@@ -66,7 +72,7 @@ class ConcatCacheDecoder(Decoder):
     def _upload(self, caches: list[Array]) -> None:
         self._past: list[Any] = [self._session.upload(cache) for cache in caches]
 
-    def _append(self, new: list[Ids], keep_all: bool) -> list[Array]:
+    def _append(self, new: Sequence[Ids], keep_all: bool) -> list[Array]:
         counts = np.array([ids.size for ids in new])
         longest = int((self._lengths + counts).max())
         if self._mask.shape[1] > 2 * longest + SPARE_COLUMNS:
@@ -125,7 +131,14 @@ class ConcatCacheDecoder(Decoder):
         self._lengths = lengths.copy()
 
     def _truncate(self, lengths: Ids) -> None:
-        if self._mask.sum() != lengths.sum():
+        """Leave holes where tokens were: their keys and values are finite, and the mask hides them."""
+        for row in np.flatnonzero(lengths < self._lengths).tolist():
+            self._mask[row, columns_of(self._mask, row)[lengths[row] :]] = 0
+        self._lengths = lengths.copy()
+
+    def _restore(self, lengths: Ids) -> None:
+        """Squeeze out what a failed run may have added, and whatever it held."""
+        if self._mask.sum() != lengths.sum() or self._past[0].shape()[2] != self._mask.shape[1]:
             self._repack(np.arange(self.batch_size), lengths)
         self._lengths = lengths.copy()
 

@@ -9,6 +9,7 @@ dominates, and a run cannot be interrupted by Ctrl-C.
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,7 @@ class RecomputeDecoder(Decoder):
         """Return an empty list: there is no cache."""
         return []
 
-    def _append(self, new: list[Ids], keep_all: bool) -> list[Array]:
+    def _append(self, new: Sequence[Ids], keep_all: bool) -> list[Array]:
         whole = [np.concatenate(pair) for pair in zip(self._tokens, new, strict=True)]
         logits = self._compute(
             [ids if added.size else ids[:0] for ids, added in zip(whole, new, strict=True)]

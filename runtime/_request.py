@@ -13,6 +13,7 @@ from gpt_onnx.errors import InputError
 
 from ._arguments import as_flag, as_integer, check_names, shown
 from ._checks import as_ids
+from ._speculation import AUTO, MOST_GUESSED, OFF
 from .decoder import Graphs
 from .sampling import Sampler, Sampling
 
@@ -38,6 +39,10 @@ class GenerateOptions(TypedDict, total=False):
     """Whether the bundle's end-of-text tokens are tokens like any other. Default: False."""
     cancelled: Callable[[], bool] | None
     """Asked before each step; True ends all rows with the reason "cancelled"."""
+    speculate: int | str
+    """Whether to guess tokens of a text that repeats itself, which costs fewer runs and leaves the tokens as
+    they are but for near ties: "auto" (the default), where it pays; "off"; or a number, the most tokens of a
+    guess, which then is always tried. Only a row that is alone is guessed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +60,12 @@ class Request:
     slide: bool
     """Whether a full window is halved; otherwise it ends the row with "context"."""
     cancelled: Callable[[], bool] | None
+    speculate: int | str
+    """Most tokens of a guess, or AUTO or OFF."""
+
+    def is_cancelled(self) -> bool:
+        """Whether the caller wants no more tokens."""
+        return self.cancelled is not None and self.cancelled()
 
 
 def _allowed(allowed_vocab: AllowedVocab, vocab_size: int) -> NDArray[np.bool_] | None:
@@ -87,6 +98,18 @@ def _asked(cancelled: Callable[[], bool] | None) -> Callable[[], bool] | None:
             f"cancelled is {shown(cancelled)}; it must be a function that returns True or False."
         )
     return cancelled
+
+
+def _speculate(speculate: int | str) -> int | str:
+    if isinstance(speculate, str) and speculate in (AUTO, OFF):
+        return speculate
+    try:
+        return as_integer("speculate", speculate, most=MOST_GUESSED)
+    except InputError as exc:
+        raise InputError(
+            f"speculate is {shown(speculate)}; it must be {AUTO!r}, {OFF!r} or an integer from 0 to "
+            f"{MOST_GUESSED}."
+        ) from exc
 
 
 def check_sampling(sampling: Sampling) -> Sampling:
@@ -128,4 +151,5 @@ def make_request(
         window=graphs.limit or (model.context_length if slide else None),
         slide=slide,
         cancelled=_asked(options.get("cancelled")),
+        speculate=_speculate(options.get("speculate", AUTO)),
     )

@@ -11,6 +11,7 @@ is one run that Ctrl-C cannot interrupt.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -72,7 +73,7 @@ class StaticCacheDecoder(Decoder):
         """See Decoder."""
         return without_padding(self._caches, self._lengths, self._graphs.model.head_size)
 
-    def _append(self, new: list[Ids], keep_all: bool) -> list[Array]:
+    def _append(self, new: Sequence[Ids], keep_all: bool) -> list[Array]:
         logits: list[list[Array]] = [[] for _ in new]
         left = list(new)
         if any(length == 0 and ids.size > 1 for length, ids in zip(self.lengths, new, strict=True)):
@@ -85,7 +86,7 @@ class StaticCacheDecoder(Decoder):
         empty = np.zeros((0, self._logits.shape[2]), np.float32)
         return [np.concatenate(parts) if parts else empty for parts in logits]
 
-    def _prefill(self, new: list[Ids], logits: list[list[Array]], keep_all: bool) -> list[Ids]:
+    def _prefill(self, new: Sequence[Ids], logits: list[list[Array]], keep_all: bool) -> list[Ids]:
         """Start the empty rows; return the tokens that are left for steps, and add to ``logits``."""
         fresh = [row for row, ids in enumerate(new) if self._lengths[row] == 0 and ids.size]
         computed, caches = self._run_prefill({row: new[row] for row in fresh})

@@ -7,7 +7,8 @@
     decoder.keep_rows([1])                         # go on with the second row alone
 
 There is one subclass for each form of graph; this class holds what they share: checks before and after, and
-that a failed or interrupted ``append`` leaves the decoder as it was.
+that a failed or interrupted ``append`` leaves the decoder as it was. ``extend`` is ``append`` without what a
+loop need not pay for again at each token; it is how the engine generates.
 
 Letters in shapes: B rows, S new tokens, V vocabulary, K key and value heads, T longest row, D head size.
 """
@@ -17,6 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -93,8 +95,25 @@ class Decoder(ABC):
                 f"the batch has {counted(batch_size, 'row')}; the graph is frozen to {frozen}, and takes no "
                 "more."
             )
+        self.limit = graphs.limit
+        """The longest row that can be computed; None: any."""
         self._graphs = graphs
         self._lengths: Ids = np.zeros(batch_size, np.int64)
+
+    @property
+    def takes_guesses(self) -> bool:
+        """Whether tokens may be tried: several cost one run, and forgetting the last of them costs little."""
+        return False
+
+    @property
+    def origin(self) -> Path:
+        """The graph that computes the logits, for errors that name it."""
+        return self._graphs.main.path
+
+    @property
+    def trained_length(self) -> int | None:
+        """The length beyond which a warning is given; None: any, or it was given."""
+        return self._graphs.trained_length.left
 
     @property
     def batch_size(self) -> int:
@@ -121,15 +140,47 @@ class Decoder(ABC):
             InputError: if an id, the number of rows or a length is out of range.
             BundleError: if the graph fails or returns NaN; the decoder is as it was before.
         """
-        new = self._checked(rows, keep)
-        before = self._lengths.copy()
+        new, before = self._checked(rows, keep), self._lengths.copy()
+        logits = self.extend(new, keep_all=keep == "all")
         try:
-            logits = self._append(new, keep == "all")
-            check_finite(logits, self._graphs.main.path)
+            check_finite(logits, self.origin)
         except BaseException:
-            self._truncate(before)
+            self._restore(before)
             raise
-        return logits if keep == "all" else [row[0] if len(row) else row for row in logits]
+        copies = [np.array(row) if row.base is not None else row for row in logits]
+        return copies if keep == "all" else [row[0] if len(row) else row for row in copies]
+
+    def extend(self, new: Sequence[Ids], keep_all: bool = False) -> Sequence[Array]:
+        """Append tokens that are known to be ids of the vocabulary, at least one of them.
+
+        Returns:
+            For each row float32 logits: (1, V) after its last token, or (S, V) after each; (0, V) for a row
+            without new tokens. They may be the decoder's own memory, which the next call overwrites, and are
+            not checked: who chooses from them sees whether they are finite.
+
+        Raises:
+            InputError: if a row would be longer than the limit.
+            BundleError: if the graph fails; the decoder is as it was before.
+        """
+        before = self._lengths.copy()
+        wanted = [length + ids.size for length, ids in zip(before.tolist(), new, strict=True)]
+        check_room(wanted, self.limit)
+        self._graphs.trained_length.note(max(wanted))
+        try:
+            return self._append(new, keep_all)
+        except BaseException:
+            self._restore(before)
+            raise
+
+    def step(self, token: int) -> Array:
+        """Append one token, known to be of the vocabulary, to the only row; see ``extend``.
+
+        Returns:
+            float32 logits (V,), which the next call may overwrite.
+        """
+        [logits] = self.extend([np.array([token], np.int64)])
+        last: Array = logits[0]
+        return last
 
     def rewind(self, lengths: Sequence[int]) -> None:
         """Forget the last tokens of each row, down to the given lengths.
@@ -143,7 +194,7 @@ class Decoder(ABC):
             raise InputError(f"rewind to {shown(lengths)}; give {rows}, one a row.")
         if (wanted < 0).any() or (wanted > self._lengths).any():
             raise InputError(f"rewind to {wanted.tolist()}; the rows have {list(self.lengths)} tokens.")
-        self._truncate(wanted.astype(np.int64))
+        self._truncate(wanted)
 
     def keep_rows(self, indices: Sequence[int]) -> None:
         """Go on with some rows, in the given order.
@@ -176,19 +227,19 @@ class Decoder(ABC):
         new = [as_ids(row, vocab_size, f"row {index}") for index, row in enumerate(rows)]
         if not any(ids.size for ids in new):
             raise InputError("no row has a new token; give at least one.")
-        check_room(self._lengths, new, self._graphs.limit)
-        self._graphs.trained_length.note(
-            max(int(n) + ids.size for n, ids in zip(self._lengths, new, strict=True))
-        )
         return new
 
     @abstractmethod
-    def _append(self, new: list[Ids], keep_all: bool) -> list[Array]:
-        """Compute and update the state; return for each row float32 (S or 1, V), copies."""
+    def _append(self, new: Sequence[Ids], keep_all: bool) -> Sequence[Array]:
+        """Compute and update the state; return for each row float32 (S or 1, V)."""
 
     @abstractmethod
     def _truncate(self, lengths: Ids) -> None:
         """Bring the state to ``lengths``, none above those before the last ``_append`` began or ended."""
+
+    def _restore(self, lengths: Ids) -> None:
+        """As ``_truncate``, after an ``_append`` that failed: anything may stand behind ``lengths``."""
+        self._truncate(lengths)
 
     @abstractmethod
     def _keep_rows(self, indices: Ids) -> None:

@@ -30,9 +30,10 @@ from ._checks import IdBatch, IdRow, as_batch, as_mask
 from ._decoders import make_decoder
 from ._loading import loading
 from ._request import GenerateOptions, Request, make_request
+from ._rows import Generation, Row, start_rows
 from ._threads import thread_count
 from .decoder import Decoder, Graphs
-from .generation import Generation, Row, TokenStream, run, start_rows
+from .generation import TokenStream, run
 from .generation_config import read_generation_defaults
 from .providers import AUTO
 from .sampling import Sampling

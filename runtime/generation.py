@@ -1,7 +1,8 @@
 """The loop that turns logits into tokens, for one row or a batch of unequal prompts.
 
 A batch gives each row the tokens that the row alone would get: every row has its own random generator, and a
-row that is finished leaves the batch. Text is not known here; see gpt_onnx.runtime.text.
+row that is finished leaves the batch. A row that is alone may be guessed ahead (_speculation.py): its tokens
+are the same and take fewer runs. Text is not known here; see gpt_onnx.runtime.text.
 
 A generation ends with one of these reasons:
 
@@ -14,102 +15,29 @@ A generation ends with one of these reasons:
 
 from __future__ import annotations
 
+import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt_onnx.errors import InputError
+from gpt_onnx.errors import BundleError
 
-from ._arguments import counted, shown
-from ._checks import Ids
-from ._request import Generators, Request
+from ._checks import check_finite
+from ._request import Request
+from ._rows import Generation, Row, start_rows
+from ._speculation import MOST_GUESSED, make_speculator
 from .decoder import Decoder
 
+__all__ = ["Generation", "Row", "SpeculationWarning", "TokenStream", "run", "start_rows"]
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Generation:
-    """What was generated from one prompt."""
-
-    ids: tuple[int, ...]
-    """The new tokens, without the one that ended them."""
-    finish_reason: str
-    """One of the reasons in the module's docstring."""
+Array = NDArray[Any]
 
 
-def spawn(generator: Generators, count: int) -> Sequence[np.random.Generator]:
-    """Return one random generator a row: the given ones, or children of the given one or of a fresh one.
-
-    Raises:
-        InputError: if it is anything else, or there are more or fewer than rows.
-    """
-    if generator is None or isinstance(generator, np.random.Generator):
-        return (generator or np.random.default_rng()).spawn(count)
-    if not isinstance(generator, Sequence) or not all(isinstance(g, np.random.Generator) for g in generator):
-        raise InputError(
-            f"generator is {shown(generator)}; give a numpy.random.Generator, or a list of one a row."
-        )
-    if len(generator) != count:
-        given = counted(len(generator), "random generator")
-        raise InputError(f"{given} for {counted(count, 'row')}; give one a row.")
-    return generator
-
-
-@dataclass(slots=True, kw_only=True)
-class Row:
-    """A row on its way."""
-
-    index: int
-    tokens: list[int]
-    """Prompt and new tokens."""
-    prompt_length: int
-    random: np.random.Generator
-    reason: str | None = None
-    """Why it ended; None while it has not."""
-    pending: list[int] = field(default_factory=list)
-    """Tokens that the decoder has not seen."""
-
-    def result(self) -> Generation:
-        """Return what was generated, so far or at the end."""
-        return Generation(
-            ids=tuple(self.tokens[self.prompt_length :]), finish_reason=self.reason or "cancelled"
-        )
-
-
-def start_rows(prompts: Sequence[Ids], request: Request, generator: Generators) -> list[Row]:
-    """Return a row for each prompt; with "slide" a prompt is cut to its last window.
-
-    Raises:
-        InputError: if a prompt is longer than the window and must not slide.
-    """
-    rows = []
-    for index, (prompt, random) in enumerate(zip(prompts, spawn(generator, len(prompts)), strict=True)):
-        tokens = prompt.tolist()
-        if request.window is not None and len(tokens) > request.window and not request.slide:
-            raise InputError(
-                f"prompt {index} has {counted(len(tokens), 'token')} and the maximum context window is "
-                f"{request.window}; shorten it, or let the window slide."
-            )
-        pending = tokens if request.window is None else tokens[-request.window :]
-        rows.append(
-            Row(index=index, tokens=tokens, prompt_length=len(tokens), random=random, pending=pending)
-        )
-    return rows
-
-
-def _take(row: Row, token: int, request: Request) -> bool:
-    """Add a sampled token to a row; return whether it is new text, and not an end."""
-    ends = {"eos": request.eos_ids, "stop": request.stop_ids}
-    row.reason = next((reason for reason, ids in ends.items() if token in ids), None)
-    if row.reason:
-        return False
-    row.tokens.append(token)
-    row.pending = [token]
-    if len(row.tokens) - row.prompt_length >= request.max_new_tokens:
-        row.reason = "length"
-    return True
+class SpeculationWarning(UserWarning):
+    """Guesses were asked for where none can be tried."""
 
 
 def _make_room(rows: Sequence[Row], decoder: Decoder, request: Request) -> None:
@@ -137,14 +65,99 @@ def _drop_ended(rows: list[Row], decoder: Decoder) -> list[Row]:
     return [rows[slot] for slot in slots]
 
 
+def _choose(row: Row, logits: Array, decoder: Decoder, request: Request, guessed: int | None = None) -> int:
+    """Return the next token of a row from logits (V,); ``guessed`` is what was tried in its place."""
+    try:
+        token = request.sampler.sample(logits, () if row.seen is None else row.seen.ids, row.random)
+    except BundleError:
+        check_finite([logits[None]], decoder.origin)  # says which graph
+        raise
+    if row.speculator is not None:
+        row.speculator.chosen(token, guessed)
+    return token
+
+
 def _step(rows: Sequence[Row], decoder: Decoder, request: Request) -> Iterator[tuple[Row, int]]:
     """Compute one step and yield the new tokens."""
-    logits: list[NDArray[Any]] = decoder.append([row.pending for row in rows])
-    looks_back = request.sampler.sampling.repetition_penalty != 1
+    logits = decoder.extend([np.array(row.pending, np.int64) for row in rows])
     for row, values in zip(rows, logits, strict=True):
-        token = request.sampler.sample(values, row.tokens if looks_back else (), row.random)
-        if _take(row, token, request):
+        token = _choose(row, values[0], decoder, request)
+        if row.take(token, request):
             yield row, token
+
+
+def _room_for_guesses(row: Row, decoder: Decoder, request: Request) -> int:
+    """Return how many guessed tokens could become text, and go past no length that plain steps respect."""
+    length = decoder.lengths[0] + len(row.pending)
+    limits = [limit - length for limit in (request.window, decoder.trained_length) if limit is not None]
+    left = [limit for limit in limits if limit >= 0]  # the trained length may lie behind
+    return min(request.max_new_tokens - row.new_tokens - 1, MOST_GUESSED, *left)
+
+
+def _try(row: Row, guess: Sequence[int], decoder: Decoder, request: Request) -> Iterator[tuple[Row, int]]:
+    """Compute one run over the row's last token and a guess, and yield the new tokens.
+
+    Each token is chosen from the logits behind the tokens before it, as it would be without guesses, with the
+    same random number; a guess that is equal saves a run. So a token x is accepted with its probability p(x)
+    and else replaced by one drawn from p without x: the rejection sampling of Leviathan et al. (2023) for
+    guesses that are not drawn at random.
+    """
+    speculator = row.speculator
+    assert speculator is not None
+    start, right = decoder.lengths[0] + 1, 0
+    started = time.perf_counter()
+    [logits] = decoder.extend([np.array([*row.pending, *guess], np.int64)], keep_all=True)
+    speculator.tried(len(guess), time.perf_counter() - started)
+    for values, guessed in zip(logits, [*guess, None], strict=True):
+        if right and request.is_cancelled():
+            row.reason = "cancelled"
+            return
+        token = _choose(row, values, decoder, request, guessed)
+        right += token == guessed
+        if row.take(token, request):
+            yield row, token
+        if row.reason or token != guessed:
+            break
+    if right < len(guess):
+        decoder.rewind([start + right])
+
+
+def _alone(row: Row, decoder: Decoder, request: Request) -> Iterator[tuple[Row, int]]:
+    """Generate with a single row that has one pending token, while it has: a loop that touches little."""
+    if row.speculator is None and decoder.takes_guesses:
+        row.speculator = make_speculator(request.speculate, row.tokens)
+    speculator = row.speculator
+    while row.reason is None and len(row.pending) == 1:
+        if request.cancelled is not None and request.cancelled():
+            row.reason = "cancelled"
+            return
+        if speculator is None:
+            logits = decoder.step(row.pending[0])
+        else:
+            guess = speculator.guess(_room_for_guesses(row, decoder, request))
+            if guess:
+                yield from _try(row, guess, decoder, request)
+                _make_room([row], decoder, request)
+                continue
+            started = time.perf_counter()
+            logits = decoder.step(row.pending[0])
+            speculator.stepped(time.perf_counter() - started)
+        token = _choose(row, logits, decoder, request)
+        if row.take(token, request):
+            yield row, token
+        if request.window is not None:
+            _make_room([row], decoder, request)
+
+
+def _note_unused(decoder: Decoder, request: Request) -> None:
+    """Warn where guesses were asked for in so many words and cannot be tried."""
+    if isinstance(request.speculate, int) and request.speculate and not decoder.takes_guesses:
+        warnings.warn(
+            f"speculate is {request.speculate} and this graph computes one token at a time or all of them "
+            "anew, so nothing is guessed; export with a cache and without frozen lengths to have it.",
+            SpeculationWarning,
+            stacklevel=2,
+        )
 
 
 def run(
@@ -160,13 +173,17 @@ def run(
             row.reason = "length"
         return
     decoder = make_decoder(len(live))
+    _note_unused(decoder, request)
     try:
         while live:
-            if request.cancelled is not None and request.cancelled():
+            if request.is_cancelled():
                 return
             yield from _step(live, decoder, request)
             _make_room(live, decoder, request)
             live = _drop_ended(live, decoder)
+            if len(live) == 1:
+                yield from _alone(live[0], decoder, request)
+                live = _drop_ended(live, decoder)
     finally:
         for row in live:
             row.reason = row.reason or "cancelled"

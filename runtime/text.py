@@ -52,6 +52,7 @@ class EngineOptions(TypedDict):
     ignore_eos: bool
     on_context_end: str
     cancelled: Callable[[], bool] | None
+    speculate: int | str
 
 
 def _finished(stream: CompletionStream) -> Completion:
@@ -170,6 +171,7 @@ class TextGPT:
                 ids=generation.ids,
                 text=self.continuation(row, generation.ids),
                 finish_reason=generation.finish_reason,
+                speculation=generation.speculation,
             )
             for row, generation in zip(rows, generations, strict=True)
         ]
@@ -188,6 +190,7 @@ class TextGPT:
             "ignore_eos": choices.ignore_eos,
             "on_context_end": choices.on_context_end,
             "cancelled": choices.cancelled,
+            "speculate": choices.speculate,
         }
 
     def _start(

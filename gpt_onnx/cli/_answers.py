@@ -65,7 +65,19 @@ def _timings(
     if first is not None and new > 1:
         timings["first_token_s"] = round(first - started, 4)
         timings["tokens_per_s"] = round((new - 1) / max(total - (first - started), 1e-9), 2)
-    return timings
+    return timings | _guesses(completions)
+
+
+def _guesses(completions: Sequence[Completion]) -> dict[str, int]:
+    """Return how many tokens were guessed in how many runs, and how many of them were right; {} if none."""
+    tried = [completion.speculation for completion in completions if completion.speculation is not None]
+    if not any(speculation.runs for speculation in tried):
+        return {}
+    return {
+        "guessing_runs": sum(speculation.runs for speculation in tried),
+        "guessed_tokens": sum(speculation.proposed for speculation in tried),
+        "accepted_tokens": sum(speculation.accepted for speculation in tried),
+    }
 
 
 def _statistics(timings: dict[str, Any]) -> str:
@@ -74,6 +86,9 @@ def _statistics(timings: dict[str, Any]) -> str:
     if "first_token_s" in timings:
         parts.append(f"(the first after {timings['first_token_s'] * 1000:.0f} ms,")
         parts.append(f"then {timings['tokens_per_s']:.1f} a second)")
+    if "guessed_tokens" in timings:
+        parts[-1] += f"; {timings['accepted_tokens']} of {timings['guessed_tokens']} guessed tokens accepted"
+        parts.append(f"in {counted(timings['guessing_runs'], 'run')}")
     return f"{' '.join(parts)}; loaded in {timings['load_s']:.2f} s"
 
 

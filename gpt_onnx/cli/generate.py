@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import secrets
 import time
 from collections.abc import Sequence
@@ -53,6 +54,7 @@ def _run(prompts: Sequence[Prompt], bundle: Path, options: dict[str, Any]) -> in
             "seed": secrets.randbelow(1 << 32) if options["seed"] is None else options["seed"],
             "ignore_eos": options["ignore_eos"],
             "on_context_end": options["on_context_end"],
+            "speculate": options["speculate"],
         },
         load_s=time.perf_counter() - started,
         tell_seed=options["seed"] is None and not sampling.greedy and not options["as_json"],
@@ -63,6 +65,19 @@ def _run(prompts: Sequence[Prompt], bundle: Path, options: dict[str, Any]) -> in
     )
     completions = [answer_one(task, prompts[0])] if len(prompts) == 1 else answer_batch(task, prompts)
     return INTERRUPTED if CANCELLED in {completion.finish_reason for completion in completions} else 0
+
+
+def speculation(value: int | str) -> int | str:
+    """Return ``auto``, ``off`` or the most tokens of a guess; anything else is a usage error."""
+    from gpt_onnx.runtime._speculation import AUTO, MOST_GUESSED, OFF
+
+    if value in (AUTO, OFF):
+        return value
+    if not re.fullmatch("[0-9]{1,9}", str(value)) or int(value) > MOST_GUESSED:
+        raise click.BadParameter(
+            f"{value!r} is neither {AUTO} nor {OFF}, nor a number of tokens from 0 to {MOST_GUESSED}."
+        )
+    return int(value)
 
 
 _BUNDLE_OR = "the bundle's, else {}"
@@ -134,6 +149,15 @@ _BUNDLE_OR = "the bundle's, else {}"
 @provider_option
 @threads_option
 @no_hash_option
+@click.option(
+    "--speculate",
+    type=speculation,
+    metavar="auto|off|N",
+    default="auto",
+    show_default=True,
+    help="Guess up to N tokens at once of a text that repeats itself: the same text, sooner. auto does it "
+    "where it pays; a batch is never guessed.",
+)
 @click.option(
     "--stream/--no-stream", default=True, show_default=True, help="Print text as it comes; a batch never is."
 )

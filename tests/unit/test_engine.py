@@ -268,15 +268,18 @@ def test_without_a_limit_the_window_slides_at_the_trained_length(gqa: OnnxGPT) -
 
     def watched(*args: Any) -> Any:
         decoder = original(*args)
-        append = decoder.append
 
-        def watching(rows: Any, keep: str = "last") -> Any:
-            nonlocal longest
-            logits = append(rows, keep)
-            longest = max(longest, *decoder.lengths)
-            return logits
+        def watching(method: Any) -> Any:
+            def call(*arguments: Any) -> Any:
+                nonlocal longest
+                logits = method(*arguments)
+                longest = max(longest, *decoder.lengths)
+                return logits
 
-        decoder.append = watching  # type: ignore[method-assign]
+            return call
+
+        for name in ("extend", "step"):
+            setattr(decoder, name, watching(getattr(decoder, name)))
         return decoder
 
     with pytest.MonkeyPatch.context() as patch:
