@@ -3,20 +3,23 @@
     >>> available_threads() >= 1
     True
 
-ONNX Runtime's own default is the host's core count, which in a container is far too many.
+ONNX Runtime's own default is the host's core count, which in a container is far too many. Two hardware
+threads of one core count as one: they share its arithmetic units and its bandwidth, which a product uses up
+alone, and one that spins takes time from the other.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePosixPath
 
 from ._arguments import as_integer
 
 CGROUP_ROOT = Path("/sys/fs/cgroup")
 MEMBERSHIP = Path("/proc/self/cgroup")
+CPUS = Path("/sys/devices/system/cpu")
 THREADS_PER_CORE = 4  # more only wait for each other
 THREADS_ANYWHERE = 64  # may be asked for on any machine
 
@@ -58,9 +61,14 @@ def cgroup_cores(root: Path = CGROUP_ROOT, membership: Path = MEMBERSHIP) -> flo
     return min((_quota_of(folder) for folder in folders), default=math.inf)
 
 
+def distinct_cores(cpus: Iterable[int], root: Path = CPUS) -> int:
+    """Return how many cores some hardware threads are on; each on its own where the system does not tell."""
+    return len({_read(root / f"cpu{cpu}/topology/thread_siblings_list") or f"cpu{cpu}" for cpu in cpus})
+
+
 def _affinity_cores() -> int:
     if hasattr(os, "sched_getaffinity"):  # Linux
-        return len(os.sched_getaffinity(0))
+        return distinct_cores(os.sched_getaffinity(0))
     return os.cpu_count() or 1
 
 

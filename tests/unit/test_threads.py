@@ -10,7 +10,13 @@ import pytest
 
 from gpt_onnx.errors import InputError
 from gpt_onnx.runtime import _threads
-from gpt_onnx.runtime._threads import available_threads, cgroup_cores, most_threads, thread_count
+from gpt_onnx.runtime._threads import (
+    available_threads,
+    cgroup_cores,
+    distinct_cores,
+    most_threads,
+    thread_count,
+)
 
 
 def hierarchy(root: Path, files: dict[str, str], membership: str = "0::/") -> float:
@@ -53,6 +59,27 @@ def test_threads_are_the_affinity_cut_by_the_quota(
     monkeypatch.setattr(_threads, "cgroup_cores", lambda: quota)
     monkeypatch.setattr(_threads, "_affinity_cores", lambda: 4)
     assert available_threads() == threads
+
+
+@pytest.mark.parametrize(
+    ("siblings", "cpus", "cores"),
+    [
+        (["0-1", "0-1", "2-3", "2-3"], {0, 1, 2, 3}, 2),
+        (["0,4", "1,5", "0,4", "1,5"], {0, 1, 2, 3}, 2),
+        (["0-1", "0-1", "2-3", "2-3"], {1, 2}, 2),
+        (["0-1", "0-1", "2-3", "2-3"], {2, 3}, 1),
+        (["0", "1"], {0, 1}, 2),
+        ([], {0, 1, 2}, 3),
+    ],
+)
+def test_two_hardware_threads_of_a_core_count_as_one(
+    tmp_path: Path, siblings: list[str], cpus: set[int], cores: int
+) -> None:
+    for cpu, value in enumerate(siblings):
+        topology = tmp_path / f"cpu{cpu}" / "topology"
+        topology.mkdir(parents=True)
+        (topology / "thread_siblings_list").write_text(f"{value}\n")
+    assert distinct_cores(cpus, tmp_path) == cores
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="no affinity on this system")
