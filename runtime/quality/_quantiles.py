@@ -7,6 +7,7 @@ its values wide, and so far may a quantile of more than EXACT values be off. Lea
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,8 +20,8 @@ _SHIFT = 12  # bits of a float32 that do not count
 _BINS = 2**31 >> _SHIFT  # the sign is always 0: 4 MB of counts
 
 
-def _bin_of(values: Floats) -> NDArray[np.uint32]:
-    return np.asarray(values.astype(np.float32).view(np.uint32) >> _SHIFT)
+def _bin_of(values: Floats) -> NDArray[Any]:
+    return np.right_shift(values.astype(np.float32).view(np.uint32), _SHIFT)
 
 
 def _middle_of(index: int) -> float:
