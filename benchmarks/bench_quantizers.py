@@ -213,11 +213,31 @@ def logits(gpt: GPT, ids: Tensor) -> Floats:
     return out
 
 
-def measure(gpt: GPT, texts: Texts, sequences: list[list[int]], only: str) -> Iterator[Row]:
+def cells(row: Row) -> list[str]:
+    kl, ratio = row.quality.kl, row.quality.ln_ratio.exp()
+    return [
+        row.name,
+        f"{row.size / 1e6:.2f}",
+        f"{kl.mean.value:.5f} ± {kl.mean.error:.5f}",
+        f"{kl.p99:.4f}",
+        f"x {ratio.value:.4f} ± {ratio.error:.4f}",
+        f"{row.quality.same_top.value:.2%}",
+        f"{row.seconds:.1f}",
+    ]
+
+
+def shown(rows: list[Row]) -> Table:
+    table = Table("weights", "MB", "KL mean", "99 %", "perplexity", "same top", "s")
+    for row in rows:
+        table.add_row(*cells(row))
+    return table
+
+
+def measure(gpt: GPT, texts: Texts, sequences: list[list[int]], only: list[str]) -> Iterator[Row]:
     parts = windows(texts)
     base = [logits(gpt, ids) for ids, _ in parts]
     for contender in contenders():
-        if only not in contender.name:
+        if not any(part in contender.name for part in only):
             continue
         start = time.perf_counter()
         stored = contender.store(gpt, sequences)
@@ -228,25 +248,8 @@ def measure(gpt: GPT, texts: Texts, sequences: list[list[int]], only: str) -> It
         for (ids, following), expected in zip(parts, base, strict=True):
             meter.add(expected, logits(test, ids), following)
         row = Row(contender.name, stored.size, seconds, meter.result())
-        print(f"{row.name}: KL {row.quality.kl.mean.value:.5f}", file=sys.stderr)
+        print(*cells(row), sep=" | ", file=sys.stderr, flush=True)
         yield row
-
-
-def shown(rows: list[Row]) -> Table:
-    table = Table("weights", "MB", "KL mean", "99 %", "perplexity", "same top", "s")
-    for row in rows:
-        quality = row.quality
-        kl, ratio = quality.kl.mean, quality.ln_ratio.exp()
-        table.add_row(
-            row.name,
-            f"{row.size / 1e6:.2f}",
-            f"{kl.value:.5f} ± {kl.error:.5f}",
-            f"{quality.kl.p99:.4f}",
-            f"x {ratio.value:.4f} ± {ratio.error:.4f}",
-            f"{quality.same_top.value:.2%}",
-            f"{row.seconds:.1f}",
-        )
-    return table
 
 
 def parse() -> argparse.Namespace:
@@ -258,7 +261,7 @@ def parse() -> argparse.Namespace:
         "--calibration", type=Path, metavar="FILE", help="text; default: the excerpts that ship"
     )
     parser.add_argument("--tokens", type=int, default=32768, help="of calibration; default: %(default)s")
-    parser.add_argument("--only", default="", help="contenders whose names contain this")
+    parser.add_argument("--only", nargs="*", default=[""], help="contenders whose names contain one of these")
     return parser.parse_args()
 
 
