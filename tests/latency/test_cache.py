@@ -15,7 +15,7 @@ from gpt_onnx.runtime.bench import BenchPlan, bench
 from gpt_onnx.runtime.decoder import Decoder
 
 PROMPT = 100
-SMALL, LARGE = 256, 8192
+SMALL, LARGE = 256, 65_536
 ROUNDS, STEPS = 9, 12
 
 
