@@ -144,11 +144,17 @@ class GateReport:
         total = self.total
         if not self.passed:
             return f"no case could be looked at: {self.reference} itself refuses all of them."
+        exact, others = (
+            Row.of("", [o for o in self.outcomes if (o.group == EXACT_PRODUCTS) is kind])
+            for kind in (True, False)
+        )
         numbers = (
             ""
-            if total.worst is None
-            else f"; the largest error is {total.worst:.2g} times what {self.cost} costs"
+            if others.worst is None
+            else f"; the largest error is {others.worst:.2g} times what {self.cost} costs"
         )
+        if exact.worst is not None:
+            numbers += f", with exact products {exact.worst:.2g} times what {FLOAT32} does"
         return f"{total.cases - total.skipped} cases agree with {self.reference}{numbers}."
 
     @property

@@ -14,10 +14,13 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from gpt_onnx.config import GPTConfig
+from gpt_onnx.export.gate.case import EXACT_PRODUCTS, Finding
 from gpt_onnx.export.gate.foreign import ModuleReference
 from gpt_onnx.export.gate.ours import GptReference
 from gpt_onnx.export.gate.reference import Others, Units
+from gpt_onnx.export.gate.report import GateReport, Outcome
 from gpt_onnx.export.gate.rounding import inputs_rounded, rounded_to_int8
+from gpt_onnx.export.gate.tolerance import Ratio
 from gpt_onnx.export.gate.weights import check_float, check_rounded, same_numbers
 from gpt_onnx.export.quantize.grid import Grid
 from gpt_onnx.export.quantize.quantized import Quantized
@@ -178,7 +181,11 @@ def test_what_is_rounded_to_the_nearest_is_accepted(grid: Grid, scale: float) ->
 
 
 def edited(quantized: Quantized, **integers: NDArray[Any]) -> Quantized:
-    values = {"integers": quantized.integers(), "scales": quantized.scales, "zeros": quantized.zeros()}
+    values: dict[str, NDArray[Any]] = {
+        "integers": quantized.integers(),
+        "scales": quantized.scales,
+        "zeros": quantized.zeros(),
+    }
     values |= integers
     return Quantized.of_integers(values["integers"], values["scales"], values["zeros"], quantized.grid)
 
@@ -232,3 +239,42 @@ def test_the_same_numbers_in_other_bytes_are_the_same() -> None:
     zeros = stored.zeros().copy()
     zeros[0, 0] += 1
     assert not same_numbers(stored, Quantized.of_integers(stored.integers(), stored.scales, zeros, explicit))
+
+
+# the report
+
+
+def outcome(group: str, peak: float) -> Outcome:
+    return Outcome(group=group, name="7 tokens", finding=Finding(ratio=Ratio(peak=peak, rms=peak / 2)))
+
+
+def report(*outcomes: Outcome) -> GateReport:
+    return GateReport(
+        level="standard",
+        provider="cpu",
+        reference="GPT with the bundle's own quantised weights",
+        cost="float32 with inputs of products rounded to int8",
+        reference_dtype="float64",
+        compared_with_original=False,
+        versions={},
+        hashes={},
+        outcomes=outcomes,
+    )
+
+
+def test_a_report_says_what_its_units_are() -> None:
+    good = report(outcome("lengths", 1.1), outcome(EXACT_PRODUCTS, 2.0))
+    assert good.summary() == (
+        "2 cases agree with GPT with the bundle's own quantised weights; the largest error is 1.1 times "
+        "what float32 with inputs of products rounded to int8 costs, with exact products 2 times what "
+        "float32 does."
+    )
+    assert good.to_json()["tolerance"]["f32"] == (
+        "the program in float32 with inputs of products rounded to int8; in cases of exact products, in "
+        "float32 alone"
+    )
+
+
+def test_a_fault_is_told_in_the_units_of_its_case() -> None:
+    assert "9 times what float32 costs" in report(outcome(EXACT_PRODUCTS, 9)).summary()
+    assert "9 times what float32 with inputs" in report(outcome("lengths", 9)).summary()

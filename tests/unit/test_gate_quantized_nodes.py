@@ -26,7 +26,8 @@ def stored_as(name: str, array: NDArray[Any], dtype: ir.DataType | None = None) 
     tensor: ir.TensorProtocol = ir.tensor(np.ascontiguousarray(array), name=name)
     if dtype in (ir.DataType.UINT4, ir.DataType.INT4):
         tensor = ir.PackedTensor(array, dtype, shape=ir.Shape((INPUTS, ROWS)), name=name)
-    return ir.Value(name=name, shape=tensor.shape, type=ir.TensorType(tensor.dtype), const_value=tensor)
+    shape, kind = ir.Shape([int(str(dim)) for dim in tensor.shape]), ir.TensorType(tensor.dtype)
+    return ir.Value(name=name, shape=shape, type=kind, const_value=tensor)
 
 
 def model_of(nodes: list[ir.Node]) -> ir.Model:
