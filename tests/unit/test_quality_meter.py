@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import special, stats
 
@@ -103,12 +103,14 @@ def test_a_divergence_of_almost_nothing_is_still_measured() -> None:
     assert found.kl.mean.value == pytest.approx(second_order.mean(), rel=1e-3)
 
 
+@settings(max_examples=30, deadline=None)
 @given(SEEDS, st.floats(0, 50), st.integers(1, 40))
 def test_no_divergence_is_negative(seed: int, noise: float, vocab: int) -> None:
     found = compared(*case(seed, rows=12, vocab=vocab, noise=noise))
     assert 0 <= found.kl.min <= found.kl.median <= found.kl.p90 <= found.kl.p99_9 <= found.kl.max
 
 
+@settings(max_examples=30, deadline=None)
 @given(SEEDS, st.integers(1, 12))
 def test_equal_logits_differ_in_nothing(seed: int, step: int) -> None:
     base, _, ids = case(seed, rows=25)
@@ -117,6 +119,7 @@ def test_equal_logits_differ_in_nothing(seed: int, step: int) -> None:
     assert (found.ratio.value, found.ratio.error, found.same_top.value) == (1, 0, 1)
 
 
+@settings(max_examples=30, deadline=None)
 @given(SEEDS, st.floats(-1e4, 1e4))
 def test_what_is_added_to_all_logits_of_a_row_changes_nothing(seed: int, shift: float) -> None:
     base, test, ids = (part.astype(np.float64) if part.dtype.kind == "f" else part for part in case(seed))
@@ -125,6 +128,7 @@ def test_what_is_added_to_all_logits_of_a_row_changes_nothing(seed: int, shift: 
     assert shifted.test.nll.value == pytest.approx(plain.test.nll.value, abs=1e-10)
 
 
+@settings(max_examples=30, deadline=None)
 @given(SEEDS, st.integers(1, 60))
 def test_order_and_blocks_do_not_matter(seed: int, step: int) -> None:
     base, test, ids = case(seed)
@@ -185,6 +189,7 @@ def test_no_token_gives_no_figure_and_one_gives_no_error() -> None:
     assert found.to_json()["kl"]["mean"]["error"] is None
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.floats(0, 1e30), min_size=2, max_size=60), st.floats(0, 1))
 def test_quantiles_from_bins_are_near_the_exact_ones(values: list[float], fraction: float) -> None:
     array, binned = np.array(values), Quantiles(exact=1)

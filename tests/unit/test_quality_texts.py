@@ -43,7 +43,7 @@ def test_a_real_text_in_pieces_has_the_ids_of_the_whole(
     bpe: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     whole = bpe.encode(SPEECH.read_text(encoding="utf-8"))
-    for piece in (texts.PIECE, 5000, 4097):
+    for piece in (texts.PIECE, 9001):
         monkeypatch.setattr(texts, "PIECE", piece)
         ids, sizes = read(SPEECH, bpe)
         assert ids == whole
@@ -80,6 +80,7 @@ def test_a_word_without_end_is_read_all_the_same(bpe: Tokenizer, monkeypatch: py
     assert sum(sizes) == 30_000
 
 
+@settings(deadline=None, max_examples=60)
 @given(st.binary(max_size=60), st.integers(1, 9))
 def test_text_is_decoded_as_in_one_piece_or_refused_at_the_same_byte(data: bytes, piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gpt_onnx.errors import InputError
@@ -34,6 +34,7 @@ def context_of(window: Window, prefix: int = 0) -> list[tuple[int, int]]:
     return found
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 80), CUTS, st.integers(2, 17), st.booleans())
 def test_every_token_is_predicted_once_and_in_order(
     count: int, cuts: list[int], length: int, begun: bool
@@ -46,6 +47,7 @@ def test_every_token_is_predicted_once_and_in_order(
     assert all(len(window.ids) <= length + len(prefix) for window in found)
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.integers(0, 80), CUTS, st.integers(2, 17))
 def test_all_but_the_first_half_window_have_half_a_window_before_them(
     count: int, cuts: list[int], length: int
@@ -55,6 +57,7 @@ def test_all_but_the_first_half_window_have_half_a_window_before_them(
             assert seen >= min(token, length // 2)
 
 
+@settings(max_examples=50, deadline=None)
 @given(st.integers(2, 80), CUTS, st.integers(2, 17))
 def test_bytes_are_those_of_the_predicted_tokens(count: int, cuts: list[int], length: int) -> None:
     sizes = [window.text_bytes for window in windows(stream(count, cuts), length=length)]
