@@ -103,10 +103,18 @@ _ADDED: Mapping[str, Check] = {
 }
 
 
+def _are_ids(ids: Collection[object]) -> bool:
+    """Whether all are different and in range, asked of the whole at once; booleans are no integers here."""
+    if not set(map(type, ids)) <= {int}:
+        return False
+    numbers = cast("Collection[int]", ids)
+    return len(set(numbers)) == len(numbers) and (not numbers or 0 <= min(numbers) <= max(numbers) < MAX_IDS)
+
+
 def _check_ids(ids: Collection[object]) -> None:
-    is_id = is_count(0, MAX_IDS - 1)
-    if len(set(map(repr, ids))) == len(ids) and all(map(is_id, ids)):
+    if _are_ids(ids):
         return
+    is_id = is_count(0, MAX_IDS - 1)
     counts = Counter(map(repr, ids))
     wrong = next(token_id for token_id in ids if not is_id(token_id) or counts[repr(token_id)] > 1)
     raise BundleError(f"tokenizer.json: the id {wrong!r} is repeated or not in 0..{MAX_IDS - 1}; {REMEDY}.")
