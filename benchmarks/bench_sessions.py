@@ -17,7 +17,6 @@ import argparse
 import json
 import os
 import platform
-import resource
 import statistics
 import subprocess
 import sys
@@ -155,6 +154,12 @@ def burst(loop: Loop, prompt: int) -> dict[str, float]:
     }
 
 
+def peak_mb() -> float:
+    """Return this process's peak of resident memory (not ru_maxrss, which begins with the parent's)."""
+    status = Path("/proc/self/status").read_text(encoding="ascii")
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1024
+
+
 def child(graph: str, changes_json: str, threads: str, *contexts: str) -> None:
     """Measure one variant once and print one JSON object."""
     import onnxruntime as ort
@@ -166,11 +171,11 @@ def child(graph: str, changes_json: str, threads: str, *contexts: str) -> None:
     found = {
         "load_ms": (time.perf_counter() - begun[0]) * 1e3,
         "load_cpu_ms": (time.process_time() - begun[1]) * 1e3,
-        "load_peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+        "load_peak_mb": peak_mb(),
     }
     for prompt in map(int, contexts):
         found |= burst(Loop(ort, session, -(-(prompt + STEPS) // 256) * 256), prompt)
-    found["peak_mb"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    found["peak_mb"] = peak_mb()
     print(json.dumps(found))
 
 
