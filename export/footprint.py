@@ -19,64 +19,105 @@ A + stands where the gate was stopped before its end: it takes at least that.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .quantize.choice import Choice
+from .quantize.grid import Grid
 from .weights import ALIGNMENT, INLINE_BELOW, align_from
 
 Shapes = Mapping[str, tuple[int, ...]]
 FLOAT32 = 4  # bytes
-BLOCK = 32  # weights that share a scale, where they are stored as int8 or int4
+POSITIONS = "wpe.weight"
+EMBEDDING = "wte.weight"
+HEAD = "lm_head.weight"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Precision:
-    """How weights can be stored."""
+class Stored:
+    """How weights are stored."""
 
-    name: str
-    matrix_bits: float
-    """Of each weight in a matrix; scales, one fp32 for BLOCK weights, counted in."""
-    other_bits: float
-    """Of each other weight: norms, biases, tables of positions."""
-    cache_bytes: int
-    """Of each number in the cache."""
-    written: bool
-    """Whether this version writes it; False: the numbers are an estimate of what such weights would take."""
-
-
-SCALE_BITS = 32 / BLOCK
-PRECISIONS = (
-    Precision(name="fp32", matrix_bits=32, other_bits=32, cache_bytes=4, written=True),
-    Precision(name="fp16", matrix_bits=16, other_bits=16, cache_bytes=2, written=False),
-    Precision(name="int8", matrix_bits=8 + SCALE_BITS, other_bits=32, cache_bytes=4, written=False),
-    Precision(name="int4", matrix_bits=4 + SCALE_BITS, other_bits=32, cache_bytes=4, written=False),
-)
-POSITIONS = "wpe.weight"
+    choice: Choice | None = None
+    """How matrices become integers; None where they do not."""
+    float_bytes: int = FLOAT32
+    """Of a weight that is no integer."""
+    standard: bool = False
+    """Whether standard operators alone read it: the embedding then has a table of its own."""
 
 
 def _is_matrix(name: str, shape: tuple[int, ...]) -> bool:
     return len(shape) == 2 and name != POSITIONS
 
 
-def data_bytes(shapes: Shapes) -> int:
-    """Return the size of the data file that ``bind`` writes for float32 weights of these shapes."""
-    sizes = sorted((FLOAT32 * math.prod(shape) for shape in shapes.values()), reverse=True)
-    external = [size for size in sizes if size >= INLINE_BELOW]
+def _float_sizes(shapes: Shapes, stored: Stored) -> list[int]:
+    return [
+        stored.float_bytes * math.prod(shape)
+        for name, shape in shapes.items()
+        if stored.choice is None or not _is_matrix(name, shape)
+    ]
+
+
+def _parts(shape: tuple[int, ...], grid: Grid) -> list[int]:
+    """Return the bytes of a weight's integers, scales and zero points."""
+    rows, columns = shape
+    blocks = columns // grid.block_size
+    zeros = [] if grid.symmetric else [rows * math.ceil(blocks * grid.bits / 8)]
+    return [rows * columns * grid.bits // 8, FLOAT32 * rows * blocks, *zeros]
+
+
+def _column_parts(shape: tuple[int, ...], grid: Grid) -> list[int]:
+    """Return the same as DequantizeLinear reads them, where every zero point is stored."""
+    blocks = math.prod(shape) // grid.block_size
+    bits = (math.prod(shape) * grid.bits, FLOAT32 * 8 * blocks, blocks * grid.bits)
+    return [math.ceil(count / 8) for count in bits]
+
+
+def _row_parts(shape: tuple[int, ...], grid: Grid) -> list[int]:
+    """Return the bytes of an embedding's own table: one a number, one a zero point, and scales."""
+    blocks = math.prod(shape) // grid.block_size
+    return [math.prod(shape), FLOAT32 * blocks, blocks]
+
+
+def _integer_sizes(shapes: Shapes, stored: Stored) -> list[int]:
+    """Return the sizes of what integer weights are stored as.
+
+    Raises:
+        ConfigError: if no block size divides every weight's inputs.
+    """
+    choice = stored.choice
+    matrices = {name: shape for name, shape in shapes.items() if choice and _is_matrix(name, shape)}
+    if choice is None or not matrices:
+        return []
+    block_size, sizes = choice.block_size(shape[1] for shape in matrices.values()), []
+    for name, shape in matrices.items():
+        grid = choice.grid(block_size, head=name in (EMBEDDING, HEAD))
+        if grid is None:
+            sizes.append(FLOAT32 * math.prod(shape))
+        elif not stored.standard:
+            sizes += _parts(shape, grid)
+        else:
+            is_product = name != EMBEDDING or HEAD not in shapes
+            sizes += _column_parts(shape, grid) if is_product else []
+            sizes += _row_parts(shape, grid) if name == EMBEDDING else []
+    return sizes
+
+
+def data_bytes(sizes: Iterable[int]) -> int:
+    """Return the size of the data file that ``bind`` writes for tensors of these sizes."""
+    external = [size for size in sorted(sizes, reverse=True) if size >= INLINE_BELOW]
     threshold, position = align_from(external), 0
     for size in external:
         position += size + (-position % ALIGNMENT if size >= threshold else 0)
     return position
 
 
-def weight_bytes(shapes: Shapes, precision: Precision) -> int:
-    """Return the bytes of weights of these shapes in a precision."""
-    if precision.written:
-        return data_bytes(shapes)
-    bits = sum(
-        math.prod(shape) * (precision.matrix_bits if _is_matrix(name, shape) else precision.other_bits)
-        for name, shape in shapes.items()
-    )
-    return math.ceil(bits / 8)
+def weight_bytes(shapes: Shapes, stored: Stored) -> int:
+    """Return the size of the data file for weights of these shapes.
+
+    Raises:
+        ConfigError: if no block size divides every weight's inputs.
+    """
+    return data_bytes(_float_sizes(shapes, stored) + _integer_sizes(shapes, stored))
 
 
 BASE = 430_000_000

@@ -8,19 +8,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gpt_onnx.checkpoint.layout import expected_shapes
 from gpt_onnx.config import GPTConfig
+from gpt_onnx.errors import ConfigError
 
-from .footprint import PRECISIONS, Shapes, memory_of_gpt, memory_of_module, weight_bytes
+from .footprint import FLOAT32, Shapes, Stored, memory_of_gpt, memory_of_module, weight_bytes
 from .gpt_source import Source
 from .graphs import check_frozen_length
-from .options import ExportOptions, options_of
+from .options import OF_INTEGERS, ExportOptions, options_of
 from .pipeline import check_reference
+from .precisions import PRECISIONS
 from .source import Found, SourceLike, look_at
+from .targets import find_target
 
 DERIVED: Mapping[str, Callable[[GPTConfig], Any]] = {
     "n_kv_head": lambda config: config.n_head,
@@ -32,6 +35,8 @@ DERIVED: Mapping[str, Callable[[GPTConfig], Any]] = {
     "norm_bias": lambda config: config.bias and config.norm != "rmsnorm",
 }
 """What a field is where nothing is said of it, as far as others decide it."""
+CACHE_BYTES = {"fp16": 2}
+"""Of a number in the cache, where it is not float32."""
 REQUIRED = ("vocab_size", "context_length", "n_embd", "n_layer", "n_head")
 NOT_COMPARED = (
     "It will not be compared with the original program's own numbers; --reference FILE does so, a file of "
@@ -110,19 +115,43 @@ def _shapes(source: Source) -> Shapes:
     return {name: source.weight(name).shape for name in dict.fromkeys(source.parameter_names().values())}
 
 
+def _stored(options: ExportOptions) -> Iterator[tuple[str, Stored]]:
+    """Yield each precision and how its weights are stored; options of integers count for the one asked."""
+    standard = not find_target(options.target).fuses
+    for name in PRECISIONS:
+        plain = dict.fromkeys(OF_INTEGERS) | {"precision": name}
+        asked = options if name == options.precision else dataclasses.replace(options, **plain)
+        yield name, Stored(choice=asked.choice, standard=standard)
+    yield "fp16", Stored(float_bytes=FLOAT32 // 2)
+
+
+def _sizes(options: ExportOptions, shapes: Shapes) -> Iterator[tuple[str, int]]:
+    """Yield each precision that the model can have, and the bytes of its weights.
+
+    Raises:
+        ConfigError: if it cannot have the one that is asked for.
+    """
+    for name, stored in _stored(options):
+        try:
+            yield name, weight_bytes(shapes, stored)
+        except ConfigError:
+            if name == options.precision:
+                raise
+
+
 def _precisions(source: Source, options: ExportOptions, shapes: Shapes) -> tuple[PrecisionPlan, ...]:
     info = source.model_info(options)
     numbers = 2 * info.n_layer * info.n_kv_head * info.cache_head_size if options.kv_cache else 0
     length = options.frozen("seq_len") or info.context_length
     return tuple(
         PrecisionPlan(
-            precision=precision.name,
-            weights_bytes=weight_bytes(shapes, precision),
-            cache_bytes_per_token=numbers * precision.cache_bytes or None,
-            cache_bytes_at_context=numbers * precision.cache_bytes * (length or 0) or None,
-            written=precision.written,
+            precision=name,
+            weights_bytes=size,
+            cache_bytes_per_token=numbers * CACHE_BYTES.get(name, FLOAT32) or None,
+            cache_bytes_at_context=numbers * CACHE_BYTES.get(name, FLOAT32) * (length or 0) or None,
+            written=name in PRECISIONS,
         )
-        for precision in PRECISIONS
+        for name, size in _sizes(options, shapes)
     )
 
 

@@ -15,9 +15,11 @@ from torch import nn
 
 from gpt_onnx.checkpoint import write_checkpoint
 from gpt_onnx.config import GPTConfig
-from gpt_onnx.errors import CheckpointError, ExportError, InputError
+from gpt_onnx.errors import CheckpointError, ConfigError, ExportError, InputError
 from gpt_onnx.export import ExportPlan, export_bundle, plan_export
-from gpt_onnx.export.footprint import PRECISIONS, data_bytes, weight_bytes
+from gpt_onnx.export.build import write_graphs
+from gpt_onnx.export.gpt_source import GptSource
+from gpt_onnx.export.options import ExportOptions
 from gpt_onnx.model import GPT
 
 SHIPPED = Path(__file__).parents[2] / "models" / "sotu"
@@ -54,7 +56,7 @@ def test_what_follows_from_other_fields_is_not_repeated() -> None:
 def test_the_plan_is_json(shipped: ExportPlan) -> None:
     told = json.loads(json.dumps(shipped.to_json()))
     assert told["config"]["d_ff"] == 1024
-    assert [line["precision"] for line in told["precisions"]] == ["fp32", "fp16", "int8", "int4"]
+    assert [line["precision"] for line in told["precisions"]] == ["fp32", "int8", "int4", "fp16"]
 
 
 @pytest.mark.parametrize("target", ["cpu", "portable"])
@@ -78,15 +80,33 @@ def test_large_weights_are_planned_with_their_padding(tmp_path: Path) -> None:
     assert plan_export(SHIPPED).precisions[0].weights_bytes == (tmp_path / "b" / DATA).stat().st_size
 
 
-def test_estimates_are_what_such_weights_take() -> None:
-    shapes = {"wte.weight": (64, 32), "wpe.weight": (16, 32), "ln_f.weight": (32,)}
-    other, matrix = 16 * 32 + 32, 64 * 32
-    sizes = {precision.name: weight_bytes(shapes, precision) for precision in PRECISIONS}
-    assert sizes["fp16"] == 2 * (matrix + other)
-    assert sizes["int8"] == matrix + 4 * matrix // 32 + 4 * other
-    assert sizes["int4"] == matrix // 2 + 4 * matrix // 32 + 4 * other
-    assert sizes["fp32"] == data_bytes(shapes) == 4 * (matrix + 16 * 32)  # 32 numbers go into the graph
-    assert [precision.name for precision in PRECISIONS if precision.written] == ["fp32"]
+@pytest.mark.parametrize("target", ["cpu", "portable"])
+@pytest.mark.parametrize("changes", [{}, {"n_kv_head": 2, "tie_embeddings": False}, {"position": "learned"}])
+@pytest.mark.parametrize("precision", ["int8", "int4"])
+def test_the_file_of_integer_weights_is_as_planned(
+    tmp_path: Path, target: str, changes: dict[str, Any], precision: str
+) -> None:
+    gpt = GPT(GPTConfig.from_dict(TINY | changes)).eval()
+    asked = {"target": target, "precision": precision, "quantizer": "rtn"}
+    planned = {line.precision: line.weights_bytes for line in plan_export(gpt, **asked).precisions}
+    source, options = GptSource.of_model(gpt), ExportOptions(**asked)
+    write_graphs(source, options, tmp_path, None, lambda step, done, total: None)
+    assert planned[precision] == (tmp_path / DATA).stat().st_size
+
+
+def test_half_precision_is_an_estimate_of_two_bytes_a_weight() -> None:
+    plan = plan_export(GPT(GPTConfig.from_dict(TINY)).eval())
+    lines = {line.precision: line for line in plan.precisions}
+    assert [name for name, line in lines.items() if not line.written] == ["fp16"]
+    assert lines["fp16"].weights_bytes == pytest.approx(2 * plan.parameters, rel=0.05)
+    assert 2 * (lines["fp16"].cache_bytes_per_token or 0) == lines["fp32"].cache_bytes_per_token
+
+
+def test_a_precision_that_no_block_fits_is_not_planned() -> None:
+    gpt = GPT(GPTConfig.from_dict(TINY | {"n_embd": 40, "d_ff": 40})).eval()
+    assert [line.precision for line in plan_export(gpt).precisions] == ["fp32", "fp16"]
+    with pytest.raises(ConfigError, match="a weight has 40 inputs"):
+        plan_export(gpt, precision="int4")
 
 
 def test_a_module_of_ones_own_has_no_cache(tmp_path: Path) -> None:
