@@ -73,7 +73,9 @@ class SharedCacheDecoder(Decoder):
         """See Decoder; where nothing grows and nothing is to be said, it touches little."""
         length = int(self._lengths[0])
         if length >= self._plain_until:
-            return super().step(token)
+            logits = super().step(token)
+            self._plain_until = self._plain_length()  # a warning is given once
+            return logits
         run = self._one
         run.ids[0, 0], run.positions[0, 0], self._mask[0, length] = token, length, 1
         try:

@@ -171,6 +171,34 @@ def test_statistics_are_on_stderr(run: Runner, bundle: Path) -> None:
     assert re.fullmatch(pattern, result.err)
 
 
+@pytest.mark.parametrize("how", ["auto", "off", "0"])
+def test_a_graph_that_cannot_be_guessed_says_nothing(run: Runner, bundle: Path, how: str) -> None:
+    assert run(bundle, "-p", "ab", "-n", "3", "--temp", "0", "--speculate", how) == Result(0, "cde\n", "")
+
+
+def test_a_number_of_guessed_tokens_that_has_no_effect_is_one_plain_line(run: Runner, bundle: Path) -> None:
+    result = run(bundle, "-p", "ab", "-n", "3", "--temp", "0", "--speculate", "4")
+    assert (result.code, result.out) == (0, "cde\n")
+    assert result.err.startswith("Warning: speculate is 4 and this graph computes one token at a time")
+    assert result.err.count("\n") == 1
+
+
+def test_what_became_of_guesses_is_told() -> None:
+    from gpt_onnx.cli._answers import _guesses, _statistics
+    from gpt_onnx.runtime._speculation import Speculation
+    from gpt_onnx.runtime.text import Completion
+
+    tried = [Speculation(runs=2, proposed=9, accepted=7), Speculation(runs=1, proposed=1, accepted=0), None]
+    completions = [
+        Completion(prompt_ids=(), ids=(), text="", finish_reason="length", speculation=each) for each in tried
+    ]
+    guesses = _guesses(completions)
+    assert guesses == {"guessing_runs": 3, "guessed_tokens": 10, "accepted_tokens": 7}
+    assert _guesses(completions[2:]) == {}
+    timings = {"prompt_tokens": 1, "new_tokens": 2, "total_s": 1.0, "load_s": 1.0}
+    assert "7 of 10 guessed tokens accepted in 3 runs; loaded" in _statistics(timings | guesses)
+
+
 def test_one_token_is_not_told_as_several(run: Runner, bundle: Path) -> None:
     assert run(bundle, "-p", "a", "-n", "1", "--temp", "0", "--stats").err.startswith(
         "1 prompt token, 1 new in"
@@ -233,6 +261,12 @@ BAD: dict[str, tuple[Sequence[str], int, str]] = {
     ),
     "negative id": (["--prompt-ids", "-1"], 1, "the id -1 at index 0"),
     "missing file": (["-f", "/nowhere/prompt"], 1, "/nowhere/prompt could not be read: No such file"),
+    "unknown way of guessing": (
+        ["-p", "a", "--speculate", "on"],
+        2,
+        "'on' is neither auto nor off, nor a number",
+    ),
+    "too long a guess": (["-p", "a", "--speculate", "32"], 2, "nor a number of tokens from 0 to 31"),
     "empty stop": (["-p", "a", "--stop", ""], 1, "a stop string is empty"),
     "not Unicode": (["-p", "a\udce9"], 1, "not valid Unicode at character 1"),
 }

@@ -6,7 +6,16 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gpt_onnx.runtime._cache import BLOCK, GROWTH, cache_names, copied, grown, round_up, without_padding
+from gpt_onnx.runtime._cache import (
+    BLOCK,
+    GROWTH,
+    cache_names,
+    copied,
+    grown,
+    moved_up,
+    round_up,
+    without_padding,
+)
 
 SIZES = st.integers(0, 100_000)
 
@@ -51,3 +60,14 @@ def test_padding_of_heads_and_of_the_cache_is_cut_off() -> None:
     assert [(keys.shape, values.shape) for keys, values in layers] == [((2, 1, 5, 12), (2, 1, 5, 12))] * 2
     assert [float(keys[0, 0, 4, 11]) for keys, _ in layers] == [1, 3]
     assert not layers[0][0][1, :, 3:].any()
+
+
+def test_rows_that_stay_are_moved_up_in_their_own_memory() -> None:
+    cache = np.arange(4 * 2 * 4 * 5, dtype=np.float32).reshape(4, 2, 4, 5)
+    before = cache.copy()
+    kept = moved_up(cache, np.array([0, 2, 3]), np.array([4, 3, 1]))
+    assert kept.base is not None
+    assert np.shares_memory(kept, cache)
+    np.testing.assert_array_equal(kept[0], before[0])
+    np.testing.assert_array_equal(kept[1, :, :3], before[2, :, :3])
+    np.testing.assert_array_equal(kept[2, :, :1], before[3, :, :1])

@@ -270,9 +270,9 @@ def test_without_a_limit_the_window_slides_at_the_trained_length(gqa: OnnxGPT) -
         decoder = original(*args)
 
         def watching(method: Any) -> Any:
-            def call(*arguments: Any) -> Any:
+            def call(*arguments: Any, **named: Any) -> Any:
                 nonlocal longest
-                logits = method(*arguments)
+                logits = method(*arguments, **named)
                 longest = max(longest, *decoder.lengths)
                 return logits
 

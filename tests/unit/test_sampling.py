@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from gpt_onnx.errors import BundleError, InputError
+from gpt_onnx.runtime._few import draw_of_few, few_largest
 from gpt_onnx.runtime.sampling import (
     Sampler,
     Sampling,
@@ -207,6 +208,38 @@ def test_largest_of_many_agrees_with_a_stable_sort(size: int, count: int, levels
     values[::7] = -np.inf
     ranked = np.argsort(-values, kind="stable")
     assert largest(values, count).tolist() == sorted(ranked[:count].tolist())
+
+
+@pytest.mark.parametrize("size", [1, 40, 2047, 2048, 50257])
+@pytest.mark.parametrize("count", [1, 50, 128])
+@pytest.mark.parametrize("levels", [1, 3, 10**6])
+def test_the_largest_few_are_the_largest(size: int, count: int, levels: int) -> None:
+    values = np.random.default_rng(size).integers(levels, size=size).astype(np.float32)
+    ids, held = few_largest(values, count)
+    assert ids == largest(values, count).tolist()
+    assert held == values[ids].tolist()
+
+
+@settings(deadline=None)
+@given(vectors, st.floats(1e-3, 10), st.floats(0, 1, exclude_max=True))
+def test_a_draw_of_few_is_a_draw(logits: NDArray[np.float32], temperature: float, uniform: float) -> None:
+    ids, values = np.arange(logits.size), logits.astype(np.float64)
+    chances = softmax(values, temperature)
+    if np.abs(np.cumsum(chances) - uniform).min() > 1e-12:  # where rounding does not decide
+        assert draw_of_few(ids.tolist(), values.tolist(), temperature, uniform) == draw(ids, chances, uniform)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.8])
+@pytest.mark.parametrize("place", [3, 35])
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+def test_one_logit_that_is_not_finite_is_seen_even_where_it_is_forbidden(
+    temperature: float, place: int, value: float
+) -> None:
+    logits, allowed = example(), np.arange(40) < 30
+    logits[place] = value
+    sampler = Sampler(sampling=Sampling(temperature=temperature), allowed=allowed)
+    with pytest.raises(BundleError, match="1 of 40 logits"):
+        sampler.sample(logits, [], np.random.default_rng(0))
 
 
 def test_top_p_keeps_the_smallest_prefix_that_reaches_it() -> None:
