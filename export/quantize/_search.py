@@ -46,17 +46,21 @@ class Search:
     power: float = 2.0
     """p."""
     strengths: Floats | None = None
-    """c by input, (K,); None: all alike."""
+    """c by input, (K,), where inputs are known. None: c_i = |w_i| + rms(w) of the block, for large weights
+    tend to meet large inputs, and clipping them is worse than their squares say."""
 
-    def of_blocks(self, grid: Grid) -> Any:
+    def of_blocks(self, blocks: Floats, grid: Grid) -> Floats:
         """Return c as it multiplies blocks (rows, n_blocks, block_size)."""
-        return 1.0 if self.strengths is None else self.strengths.reshape(1, -1, grid.block_size)
+        if self.strengths is not None:
+            return self.strengths.reshape(1, -1, grid.block_size)
+        c: Floats = np.abs(blocks) + np.sqrt(np.square(blocks).mean(axis=-1, keepdims=True))
+        return c
 
     def errors(self, blocks: Floats, lattice: Lattice, grid: Grid) -> Floats:
         """Return the error of each block, (rows, n_blocks)."""
         r = np.abs(lattice.meaning(lattice.integers(blocks, grid)) - blocks)
         r = r * r if self.power == 2 else r**self.power
-        total: Floats = (self.of_blocks(grid) * r).sum(axis=-1)
+        total: Floats = (self.of_blocks(blocks, grid) * r).sum(axis=-1)
         return total
 
 
@@ -69,7 +73,7 @@ def _forgiven(r: Floats, power: float, beta: float) -> Floats:
 
 def _refined(search: Search, blocks: Floats, lattice: Lattice, grid: Grid, beta: float) -> Lattice:
     """Return the scales and zero points that fit the integers of a lattice best."""
-    c = search.of_blocks(grid)
+    c = search.of_blocks(blocks, grid)
     q = lattice.integers(blocks, grid)
     target: NDArray[Any] = blocks
     if search.power < 2:
