@@ -11,6 +11,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from .contender import Burst
 from .entrant import MEMORY, Entrant, Program
 from .environment import available_memory, cache_bytes
 from .memory_reader import ENVIRONMENT
@@ -44,6 +45,16 @@ def nearest_size(step_bytes: float, largest: int) -> int:
     return min(max(size, SMALLEST_BYTES), largest)
 
 
+def _speed(size: int, bursts: Iterable[Burst], kernel: str) -> MemorySpeed:
+    passes = Summary.of(step for burst in bursts for step in burst.step_ms)
+    return MemorySpeed(
+        array_bytes=size,
+        gb_per_s=size / 1e6 / passes.median,
+        best_gb_per_s=size / 1e6 / passes.least,
+        kernel=kernel,
+    )
+
+
 @dataclass(slots=True, kw_only=True)
 class MachineMemory:
     """A reader of memory and the sizes that it reads."""
@@ -71,12 +82,6 @@ class MachineMemory:
             return []
         kernels = self.runner.ask("facts")["details"]["kernels"]
         return [
-            MemorySpeed(
-                array_bytes=point.prompt_tokens,
-                gb_per_s=point.prompt_tokens
-                / 1e6
-                / Summary.of(step for burst in bursts for step in burst.step_ms).median,
-                kernel=kernels[str(point.prompt_tokens)],
-            )
+            _speed(point.prompt_tokens, bursts, kernels[str(point.prompt_tokens)])
             for point, bursts in self.runner.bursts.items()
         ]

@@ -88,6 +88,8 @@ class MemorySpeed:
     """What was read again and again; a small array may stay in the processor's caches."""
     gb_per_s: float
     """1e9 bytes a second, of the median pass."""
+    best_gb_per_s: float
+    """Of the fastest pass."""
     kernel: str
     """The fastest way to read it."""
 
