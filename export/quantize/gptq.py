@@ -46,7 +46,7 @@ DAMPING = 0.01
 LAZY = 128
 """Columns whose updates of all later columns are made at once."""
 SWEEPS = 2
-"""Of coordinate descent; the third gains less than a hundredth."""
+"""Of coordinate descent; the third gains a hundredth."""
 PIECE = 2**23
 """Numbers that are worked on at once, in half a dozen arrays of 32 MB: a table of tokens has many more."""
 
