@@ -4,8 +4,8 @@
     c_i = |w_i| + rms of the block
 
 by shrinking and by half-quadratic alternation; gpt_onnx.export.quantize._search has the equations and where
-they differ from Badri & Shaji (2023). Their c is 1 and their p below 1, which has the larger squared error; of
-p = 2, 3 and 4 with c = 1, and p = 2 with this c, the last changes the predictions of the model that ships
+they differ from Badri & Shaji (2023). Their c is 1 and their p below 1, which has the larger squared error;
+of p = 2, 3 and 4 with c = 1, and p = 2 with this c, the last changes the predictions of the model that ships
 least. By its own measure no block is worse than rounded to nearest.
 
     half_quadratic(weight, Grid(bits=4, block_size=32)).dequantized()
