@@ -185,7 +185,6 @@ class ExportOptions:
             "batch_size": self.batch_size,
             "kv_cache": self.kv_cache,
             "check": self.check,
-            "precision": self.precision,
         }
 
 

@@ -53,7 +53,7 @@ def test_a_size_out_of_range(checkpoint: Path, tmp_path: Path, name: str, value:
 
 
 def test_an_unknown_target(checkpoint: Path, tmp_path: Path) -> None:
-    assert "known are cpu, portable" in _refused(ConfigError, checkpoint, tmp_path, target="npu")
+    assert "known are cpu, web, portable" in _refused(ConfigError, checkpoint, tmp_path, target="npu")
 
 
 @pytest.mark.parametrize("options", [{}, {"kv_cache": False}])

@@ -54,10 +54,28 @@ def test_no_path_is_recorded() -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"target": "gpu"}, "the target is 'gpu'; known are cpu, portable."),
+        ({"target": "gpu"}, "the target is 'gpu'; known are cpu, web, portable."),
         ({"check": "thorough"}, "check is 'thorough'; known are none, quick, standard, deep."),
         ({"kv_cache": "no"}, "kv_cache is 'no'; it must be true or false."),
         ({"overwrite": 1}, "overwrite is 1; it must be true or false."),
+        ({"precision": "int3"}, "the precision is 'int3'; known are fp32, int8, int4."),
+        (
+            {"block_size": 64},
+            "block_size is 64 and the weights stay fp32; choose precision int8 or int4.",
+        ),
+        ({"max_kl": 0.1}, "max_kl is 0.1 and the weights stay fp32; choose precision int8 or int4."),
+        (
+            {"precision": "int4", "block_size": 48},
+            "block_size is 48; it must be one of 16, 32, 64, 128, 256.",
+        ),
+        ({"precision": "int4", "accuracy_level": 2}, "accuracy_level is 2; it must be 0 or 4."),
+        ({"precision": "int8", "quantizer": "awq"}, "quantizer is 'awq'; it must be one of rtn, hqq, gptq."),
+        (
+            {"precision": "int8", "head_precision": "fp16"},
+            "the precision is 'fp16'; known are fp32, int8, int4.",
+        ),
+        ({"precision": "int4", "max_kl": -1.0}, "max_kl is -1.0; it must be a positive number."),
+        ({"precision": "int4", "max_kl": float("nan")}, "max_kl is nan; it must be a positive number."),
         (
             {"check": "none", "reference": Path("r.npz")},
             "check is 'none' and a reference is given; choose a check that looks at it.",
@@ -114,5 +132,36 @@ def test_an_unknown_option_is_told_with_the_known_ones() -> None:
         options_of({"check": "none", "sequence": 3})
     assert str(told.value) == (
         "'sequence' is no option of an export; known are target, seq_len, batch_size, kv_cache, check, "
-        "reference, tokenizer, config, names, overwrite."
+        "reference, tokenizer, config, names, precision, block_size, accuracy_level, quantizer, head_precision, "
+        "calibration, max_kl, overwrite."
     )
+
+
+def test_weights_stay_float_unless_a_precision_is_chosen() -> None:
+    assert ExportOptions().choice is None
+
+
+@pytest.mark.parametrize(("precision", "bits", "symmetric"), [("int8", 8, True), ("int4", 4, False)])
+def test_a_precision_chooses_how_weights_become_integers(precision: str, bits: int, symmetric: bool) -> None:
+    choice = ExportOptions(precision=precision).choice
+    assert choice is not None
+    assert (choice.bits, choice.head_bits, choice.symmetric) == (bits, bits, symmetric)
+    assert choice.accuracy_level == 4
+
+
+def test_what_is_said_of_integers_is_taken() -> None:
+    options = ExportOptions(
+        precision="int4", head_precision="int8", block_size=64, accuracy_level=0, quantizer="rtn"
+    )
+    choice = options.choice
+    assert choice is not None
+    assert (choice.head_bits, choice.block_sizes, choice.accuracy_level) == (8, (64,), 0)
+    assert choice.quantizer == "rtn"
+
+
+@pytest.mark.parametrize("width", [100, 24])
+def test_a_width_that_no_block_divides_is_refused(width: int) -> None:
+    choice = ExportOptions(precision="int4").choice
+    assert choice is not None
+    with pytest.raises(ConfigError, match=rf"a weight has {width} inputs.*; export it in fp32\.$"):
+        choice.block_size([128, width])

@@ -36,7 +36,7 @@ def test_every_attention_has_a_form_with_and_without_a_frozen_cache(target: Targ
 
 
 def test_an_unknown_target_is_told_with_those_known() -> None:
-    with pytest.raises(ConfigError, match=r"the target is 'tpu'; known are cpu, portable\."):
+    with pytest.raises(ConfigError, match=r"the target is 'tpu'; known are cpu, web, portable\."):
         find_target("tpu")
 
 
