@@ -215,7 +215,8 @@ def main() -> None:
     arguments, shipped = parse(), find_shipped()
     if shipped is None:
         sys.exit("There is no model here that ships, and its tokenizer is needed; run this in a clone.")
-    tokenizer, report = load_tokenizer(shipped / "tokenizer.json"), {}
+    tokenizer = load_tokenizer(shipped / "tokenizer.json")
+    report: dict[str, dict[str, Any]] = {}
     console = Console(width=WIDTH)
     with tempfile.TemporaryDirectory() as folder:
         named = {path.name: path for path in arguments.bundles}

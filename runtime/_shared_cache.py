@@ -53,6 +53,7 @@ class SharedCacheDecoder(Decoder):
         self._past = cache_names("past_key_values", model.n_layer)
         self._present = cache_names("present", model.n_layer)
         self._last, self._all = np.ones(1, np.int64), np.zeros(1, np.int64)  # num_logits_to_keep
+        self._plain_until = 0
         self._adopt([np.zeros(shape, dtype) for _ in self._past])
 
     @property

@@ -58,8 +58,8 @@ class MarkovDecoder:
     takes_guesses, trained_length, limit, origin = True, None, None, Path("markov")
 
     def __init__(self, logits: np.ndarray) -> None:
-        self.logits, self.tokens, self.runs = logits, [], 0
-        self.tokens: list[int]
+        self.tokens: list[int] = []
+        self.logits, self.runs = logits, 0
 
     @property
     def lengths(self) -> tuple[int, ...]:
@@ -71,7 +71,8 @@ class MarkovDecoder:
         return [self.logits[new[0] if keep_all else new[0][-1:]]]
 
     def step(self, token: int) -> np.ndarray:
-        return self.extend([np.array([token])])[0][0]
+        [[last]] = self.extend([np.array([token])])
+        return np.asarray(last)
 
     def rewind(self, lengths: Sequence[int]) -> None:
         self.tokens = self.tokens[: lengths[0]]
