@@ -25,7 +25,7 @@ def decode_tokens_per_s(bundle: Path, threads: int | None = None) -> float:
         BundleError: if the graph fails.
     """
     engine = OnnxGPT.load(bundle, threads=threads, check_hashes=False)
-    room = engine.limit or PROMPT + STEPS
+    room = engine.limit or engine.bundle.manifest.model.context_length or PROMPT + STEPS
     prompt = max(1, min(PROMPT, room - STEPS))
     decoder = engine.decoder(capacity=prompt + STEPS)
     token = int(decoder.append([[1 % engine.vocab_size] * prompt])[0].argmax())

@@ -6,6 +6,7 @@ the source's program with the stored weights.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -125,12 +126,19 @@ GRAPH_FAULTS: dict[str, Edit] = {
 }
 
 
-def with_level(level: int) -> Edit:
-    def edit(mutant: QuantizedMutant) -> None:
-        for node in mutant.nodes("MatMulNBits"):
-            mutant.attribute(node, "accuracy_level").i = level
+def told_exact(mutant: QuantizedMutant) -> None:
+    """Let the manifest say that inputs are not rounded."""
+    quantization = mutant.manifest.quantization
+    assert quantization is not None
+    exact = dataclasses.replace(quantization, accuracy_level=0)
+    mutant.manifest = mutant.manifest.replace(quantization=exact)
 
-    return edit
+
+def exact(mutant: QuantizedMutant) -> None:
+    """Make a right bundle of accuracy level 0."""
+    told_exact(mutant)
+    for node in mutant.nodes("MatMulNBits"):
+        mutant.attribute(node, "accuracy_level").i = 0
 
 
 @pytest.fixture(scope="module")
@@ -139,19 +147,18 @@ def source(make_gpt: Callable[..., GPT]) -> GptSource:
 
 
 @pytest.fixture(scope="module")
-def bundles(make_gpt: Callable[..., GPT], export_unchecked: Callable[..., Path]) -> dict[int, Path]:
-    """By accuracy level."""
+def bundle(make_gpt: Callable[..., GPT], export_unchecked: Callable[..., Path]) -> Path:
+    """Of accuracy level 4."""
     gpt = make_gpt(activation="gelu_tanh", n_embd=WIDTH)
-    options = {"precision": "int4", "block_size": BLOCK, "quantizer": "rtn"}
-    return {level: export_unchecked(gpt, accuracy_level=level, **options) for level in (0, 4)}
+    return export_unchecked(gpt, precision="int4", block_size=BLOCK, quantizer="rtn", accuracy_level=4)
 
 
 @pytest.fixture
-def gate(bundles: dict[int, Path], source: GptSource, tmp_path: Path) -> Callable[[int, Edit], GateReport]:
-    """Gates a bundle of an accuracy level after an edit."""
+def gate(bundle: Path, source: GptSource, tmp_path: Path) -> Callable[[Edit], GateReport]:
+    """Gates the bundle after an edit."""
 
-    def run(level: int, edit: Edit) -> GateReport:
-        mutant = QuantizedMutant(bundles[level], tmp_path / "mutant")
+    def run(edit: Edit) -> GateReport:
+        mutant = QuantizedMutant(bundle, tmp_path / "mutant")
         edit(mutant)
         folder = mutant.saved()
         return run_gate(folder, quantized_reference(source, folder), level="quick", threads=1)
@@ -159,16 +166,16 @@ def gate(bundles: dict[int, Path], source: GptSource, tmp_path: Path) -> Callabl
     return run
 
 
-Gate = Callable[[int, Edit], GateReport]
+Gate = Callable[[Edit], GateReport]
 
 
 def failed(report: GateReport) -> set[str]:
     return {outcome.group for outcome in report.outcomes if not outcome.passed}
 
 
-@pytest.mark.parametrize("level", [0, 4])
-def test_the_unchanged_bundle_is_accepted(gate: Gate, level: int) -> None:
-    report = gate(level, lambda mutant: None)
+@pytest.mark.parametrize("edit", [lambda mutant: None, exact], ids=["level 4", "level 0"])
+def test_a_right_bundle_is_accepted(gate: Gate, edit: Edit) -> None:
+    report = gate(edit)
     assert report.passed, report.summary()
     assert report.reference == "GPT with the bundle's own quantised weights"
 
@@ -176,19 +183,19 @@ def test_the_unchanged_bundle_is_accepted(gate: Gate, level: int) -> None:
 @pytest.mark.parametrize("fault", WEIGHT_FAULTS)
 def test_a_stored_weight_that_is_wrong_is_refused_by_name(gate: Gate, fault: str) -> None:
     edit, name = WEIGHT_FAULTS[fault]
-    report = gate(4, edit)
+    report = gate(edit)
     assert "weights" in failed(report)
     assert any(name in (outcome.finding.fault or "") for outcome in report.outcomes)
 
 
 @pytest.mark.parametrize("fault", GRAPH_FAULTS)
 def test_a_graph_that_computes_something_else_is_refused(gate: Gate, fault: str) -> None:
-    report = gate(4, GRAPH_FAULTS[fault])
+    report = gate(GRAPH_FAULTS[fault])
     assert "exact products" in failed(report), report.summary()
 
 
 def test_inputs_that_are_rounded_where_they_should_not_be_are_refused(gate: Gate) -> None:
-    assert {"weights", "lengths", "cache"} <= failed(gate(0, with_level(4)))
+    assert {"weights", "lengths", "cache"} <= failed(gate(told_exact))
 
 
 def test_a_node_with_another_block_size_is_refused(gate: Gate) -> None:
@@ -196,10 +203,10 @@ def test_a_node_with_another_block_size_is_refused(gate: Gate) -> None:
         mutant.attribute(mutant.nodes("MatMulNBits")[0], "block_size").i = 2 * BLOCK
 
     with pytest.raises(GptOnnxError):
-        gate(4, edit)
+        gate(edit)
 
 
-def test_another_model_s_weights_are_refused(bundles: dict[int, Path], make_gpt: Callable[..., GPT]) -> None:
+def test_another_model_s_weights_are_refused(bundle: Path, make_gpt: Callable[..., GPT]) -> None:
     other = GptSource.of_model(make_gpt(activation="gelu_tanh", n_embd=WIDTH, seed=1))
-    report = run_gate(bundles[4], quantized_reference(other, bundles[4]), level="quick", threads=1)
+    report = run_gate(bundle, quantized_reference(other, bundle), level="quick", threads=1)
     assert "weights" in failed(report)
