@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -12,6 +13,7 @@ from gpt_onnx.errors import ConfigError
 
 from .gpt_source import Source
 from .options import ExportOptions
+from .precisions import find_precision
 from .quality_texts import Texts, calibration_sequences
 from .quantize.grid import Grid
 from .quantize.quantized import Quantized
@@ -28,18 +30,34 @@ def calibrates(options: ExportOptions) -> bool:
     return options.choice is not None and find_quantizer(options.choice.quantizer).calibrated
 
 
-def check_layers_known(source: Source, options: ExportOptions) -> None:
-    """Refuse a quantiser that follows text through layers that are not known.
+def settled(source: Source, options: ExportOptions) -> ExportOptions:
+    """Return the options with a quantiser that the source allows, where the user named none.
 
     Raises:
-        ConfigError: if it is one.
+        ConfigError: if the user named one that follows text through layers which are not known.
     """
-    if calibrates(options) and source.config is None:
-        assert options.choice is not None
+    if not calibrates(options):
+        return options
+    if source.config is None and options.quantizer is not None:
         raise ConfigError(
-            f"quantizer {options.choice.quantizer!r} follows text through the layers, and those of "
-            f"{source.name} are not known; choose rtn or hqq, or describe the module with --names."
+            f"quantizer {options.quantizer!r} follows text through the layers, and those of {source.name} "
+            "are not known; choose rtn or hqq, or describe the module with --names."
         )
+    has_text = source.tokenizer is not None or options.calibration is not None
+    if options.quantizer is None and (source.config is None or not has_text):
+        return replace(options, quantizer=find_precision(options.precision).quantizer_without_text)
+    return options
+
+
+def note_on(source: Source, asked: ExportOptions, options: ExportOptions) -> tuple[str, ...]:
+    """Say that another quantiser than the usual was taken."""
+    if asked.choice is None or options.choice is None or asked.choice == options.choice:
+        return ()
+    why = "the model's layers are not known" if source.config is None else "there is no tokenizer"
+    return (
+        f"Integers were chosen by {options.choice.quantizer}, as {why}; {asked.choice.quantizer}, which is "
+        "closer to fp32, needs text or ids (--calibration FILE) and our own layers.",
+    )
 
 
 def _sequence_length(config: GPTConfig) -> int:

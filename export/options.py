@@ -88,7 +88,7 @@ class ExportOptions:
     quantizer: str | None = None
     """How integers are chosen: a name in QUANTIZERS; None: the precision's default."""
     head_precision: str | None = None
-    """Another precision for the head and the embedding; None: that of the other weights."""
+    """The precision of the head and the embedding; None: int8, the more sensitive of the two."""
     calibration: Path | str | None = None
     """Text (UTF-8) or ids (.npy) to calibrate with and to measure quality on; None: the text that ships."""
     max_kl: float | None = None
@@ -146,7 +146,7 @@ class ExportOptions:
             return None
         return Choice(
             bits=precision.bits,
-            head_bits=find_precision(self.head_precision or self.precision).bits,
+            head_bits=find_precision(self.head_precision or precision.head).bits,
             symmetric=precision.symmetric,
             block_sizes=precision.block_sizes if self.block_size is None else (self.block_size,),
             accuracy_level=4 if self.accuracy_level is None else self.accuracy_level,

@@ -12,7 +12,7 @@ from gpt_onnx.bundle import Manifest, check_graph, open_bundle, publishing
 from gpt_onnx.errors import InputError, ParityError
 
 from .build import Progress, write_graphs
-from .calibration import calibrates, check_layers_known
+from .calibration import calibrates, note_on, settled
 from .companions import finish, write_companions, write_json
 from .gate import GateReport, reference_for, run_gate, write_reference
 from .gpt_source import Source
@@ -89,11 +89,11 @@ def export_bundle(
             float32 model than ``max_kl``; nothing is published then.
         BundleError: if the destination cannot be written.
     """
-    chosen = options_of(options)
+    asked = options_of(options)
     _check_destination(destination)
-    check_reference(chosen)
-    source = resolve(module_or_path, chosen)
-    check_layers_known(source, chosen)
+    check_reference(asked)
+    source = resolve(module_or_path, asked)
+    chosen = settled(source, asked)
     texts = _texts(source, chosen)
     with publishing(destination, overwrite=chosen.overwrite) as staging:
         written = write_graphs(source, chosen, staging, texts, progress)
@@ -115,7 +115,7 @@ def export_bundle(
         decode_tokens_per_s=speed,
         payload_bytes=written.payload_bytes,
         rewrites=written.rewrites,
-        notes=(*source.notes, *(quality.notes() if quality else ())),
+        notes=(*source.notes, *note_on(source, asked, chosen), *(quality.notes() if quality else ())),
     )
 
 

@@ -27,14 +27,42 @@ class Precision:
     """Weights that share a scale: the first that divides the model's sizes is the default."""
     quantizer: str | None
     """The default quantiser; docs/quantisation.md has the figures."""
+    quantizer_without_text: str | None
+    """The default where there is no text to calibrate with, or the model's layers are not known."""
+    head: str
+    """The default precision of the head and the embedding."""
 
 
 PRECISIONS: Mapping[str, Precision] = {
     precision.name: precision
     for precision in (
-        Precision(name=FLOAT, bits=None, symmetric=False, block_sizes=(), quantizer=None),
-        Precision(name="int8", bits=8, symmetric=True, block_sizes=(128, 64, 32, 16), quantizer="rtn"),
-        Precision(name="int4", bits=4, symmetric=False, block_sizes=(128, 64, 32, 16), quantizer="hqq"),
+        Precision(
+            name=FLOAT,
+            bits=None,
+            symmetric=False,
+            block_sizes=(),
+            quantizer=None,
+            quantizer_without_text=None,
+            head=FLOAT,
+        ),
+        Precision(
+            name="int8",
+            bits=8,
+            symmetric=True,
+            block_sizes=(128, 64, 32, 16),
+            quantizer="rtn",
+            quantizer_without_text="rtn",
+            head="int8",
+        ),
+        Precision(
+            name="int4",
+            bits=4,
+            symmetric=False,
+            block_sizes=(128, 64, 32, 16),
+            quantizer="gptq",
+            quantizer_without_text="hqq",
+            head="int8",
+        ),
     )
 }
 

@@ -110,12 +110,12 @@ def default_name(source: str | None) -> str:
 @click.option(
     "--quantizer",
     type=click.Choice(["rtn", "hqq", "gptq"]),
-    help="How integers are chosen; gptq reads calibration text.  [default: rtn for int8, hqq for int4]",
+    help="How integers are chosen; gptq reads calibration text.  [default: rtn for int8, gptq for int4]",
 )
 @click.option(
     "--head-precision",
     type=click.Choice(["fp32", "int8", "int4"]),
-    help="Another precision for the head and the embedding.  [default: as --precision]",
+    help="The precision of head and embedding, the most sensitive weights.  [default: int8]",
 )
 @click.option(
     "--calibration",

@@ -132,8 +132,8 @@ def test_an_unknown_option_is_told_with_the_known_ones() -> None:
         options_of({"check": "none", "sequence": 3})
     assert str(told.value) == (
         "'sequence' is no option of an export; known are target, seq_len, batch_size, kv_cache, check, "
-        "reference, tokenizer, config, names, precision, block_size, accuracy_level, quantizer, head_precision, "
-        "calibration, max_kl, overwrite."
+        "reference, tokenizer, config, names, precision, block_size, accuracy_level, quantizer, "
+        "head_precision, calibration, max_kl, overwrite."
     )
 
 
@@ -145,17 +145,17 @@ def test_weights_stay_float_unless_a_precision_is_chosen() -> None:
 def test_a_precision_chooses_how_weights_become_integers(precision: str, bits: int, symmetric: bool) -> None:
     choice = ExportOptions(precision=precision).choice
     assert choice is not None
-    assert (choice.bits, choice.head_bits, choice.symmetric) == (bits, bits, symmetric)
+    assert (choice.bits, choice.head_bits, choice.symmetric) == (bits, 8, symmetric)
     assert choice.accuracy_level == 4
 
 
 def test_what_is_said_of_integers_is_taken() -> None:
     options = ExportOptions(
-        precision="int4", head_precision="int8", block_size=64, accuracy_level=0, quantizer="rtn"
+        precision="int4", head_precision="int4", block_size=64, accuracy_level=0, quantizer="rtn"
     )
     choice = options.choice
     assert choice is not None
-    assert (choice.head_bits, choice.block_sizes, choice.accuracy_level) == (8, (64,), 0)
+    assert (choice.head_bits, choice.block_sizes, choice.accuracy_level) == (4, (64,), 0)
     assert choice.quantizer == "rtn"
 
 

@@ -87,7 +87,7 @@ def test_the_file_of_integer_weights_is_as_planned(
     tmp_path: Path, target: str, changes: dict[str, Any], precision: str
 ) -> None:
     gpt = GPT(GPTConfig.from_dict(TINY | changes)).eval()
-    asked = {"target": target, "precision": precision, "quantizer": "rtn"}
+    asked: dict[str, Any] = {"target": target, "precision": precision, "quantizer": "rtn"}
     planned = {line.precision: line.weights_bytes for line in plan_export(gpt, **asked).precisions}
     source, options = GptSource.of_model(gpt), ExportOptions(**asked)
     write_graphs(source, options, tmp_path, None, lambda step, done, total: None)
