@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 PLAIN_WIDTH = 200
 """Columns where stdout is no terminal: a script must not meet wrapped lines."""
 
+FLOAT_BITS = 32
 Facts = Mapping[str, Any]
 _LAYER = re.compile(r"(?<=\.)([0-9]+)(?=\.)")
 
@@ -63,10 +64,29 @@ def _cache(facts: Facts) -> str:
     return f"{facts['cache_bytes_per_token']:,} B a token ({model['n_layer']} layers, {heads})"
 
 
+def _weights(facts: Facts) -> str:
+    """Say how weights are stored, and how far that is from float32."""
+    info, quality = facts["quantization"], facts["quality"]
+    if info is None:
+        return str(facts["precision"])
+    head = "float32" if info["head_bits"] == FLOAT_BITS else f"int{info['head_bits']}"
+    stored = (
+        f"{facts['precision']} ({info['quantizer']}, blocks of {info['block_size']}, head {head}, "
+        f"accuracy level {info['accuracy_level']})"
+    )
+    if quality is None or None in quality.values():
+        return stored
+    return (
+        f"{stored}; KL {quality['kl_mean']:.3g}, perplexity x {quality['perplexity_ratio']:.4f}, "
+        f"top-1 {100 * quality['same_top']:.1f} % on {quality['tokens']:,} tokens"
+    )
+
+
 def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
     """Yield what is said in one line each."""
     model = facts["model"]
-    yield "target", f"{facts['target']}, {facts['precision']}"
+    yield "target", facts["target"]
+    yield "weights", _weights(facts)
     yield "layout", _layout(facts)
     yield "opset / IR", f"{facts['opset']} / {facts['ir_version']}"
     yield "parameters", f"{model['parameters']:,}, vocabulary {model['vocab_size']:,}"

@@ -85,7 +85,8 @@ def test_people_read_a_table(make_bundle: BundleMaker) -> None:
     lines = [" ".join(line.split()) for line in _text(make_bundle()).splitlines()]
     for line in (
         "toy",
-        "target portable, fp32",
+        "target portable",
+        "weights fp32",
         "layout dynamic (decomposed attention)",
         "opset / IR 21 / 10",
         "parameters 352, vocabulary 11",
