@@ -16,6 +16,7 @@ from gpt_onnx.runtime.bench.report import BenchReport, ContenderReport, PromptRe
 from gpt_onnx.runtime.bench.statistics import Paired
 
 FP32, INT8, INT4 = "gpt-onnx-fp32", "gpt-onnx-int8", "gpt-onnx-int4"
+SMALL = "gpt-onnx-int4, head int4"
 Q4_0, TWO_TABLES = "llama.cpp q4_0", "llama.cpp q4_0, two tables"
 PYTORCH = (EAGER_NAME, COMPILED_NAME)
 PEERS = tuple(one.name for one in CONTENDERS if one.kind == PEER)
@@ -65,14 +66,18 @@ BARS = (
     *_speeds(DECODE, FP32, FP32_PEERS, 1.0, 1.0),
     *_speeds(DECODE, INT8, ("llama.cpp q8_0",), 1.3, 1.15),
     *_speeds(DECODE, INT4, (Q4_0,), 1.45, 1.25),
-    *_speeds(DECODE, INT4, ("genai int4",), 1.0, 1.0),
+    *_speeds(DECODE, SMALL, (Q4_0,), 1.45, 1.25),
+    *_speeds(DECODE, SMALL, ("genai int4, head int4",), 1.0, 1.0),
     *_speeds(PREFILL, FP32, (*FP32_PEERS, *PYTORCH), 1.1, 1.1),
     *_speeds(PREFILL, INT8, PEERS, 1.0, 1.0),
     *_speeds(PREFILL, INT4, PEERS, 1.0, 1.0),
-    Bar(what=FILE, ours=INT4, theirs=(TWO_TABLES,), wanted=0.65),
-    Bar(what=FILE, ours=INT4, theirs=(Q4_0,), wanted=0.65),
-    Bar(what=MEMORY, ours=INT4, theirs=(TWO_TABLES,), wanted=0.75),
-    Bar(what=MEMORY, ours=INT4, theirs=(Q4_0,), wanted=0.75),
+    *_speeds(PREFILL, SMALL, PEERS, 1.0, 1.0),
+    *(
+        Bar(what=what, ours=ours, theirs=(theirs,), wanted=wanted)
+        for what, wanted in ((FILE, 0.65), (MEMORY, 0.75))
+        for ours in (INT4, SMALL)
+        for theirs in (TWO_TABLES, Q4_0)
+    ),
 )
 
 ROUNDS: Mapping[str, Callable[[PromptReport], Sequence[float]]] = {

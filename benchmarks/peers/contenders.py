@@ -46,6 +46,7 @@ FORMS: Mapping[str, Form] = {
     "gpt-onnx-fp32": Form(source=OURS, maker="bundle", argument="fp32"),
     "gpt-onnx-int8": Form(source=OURS, maker="bundle", argument="int8"),
     "gpt-onnx-int4": Form(source=OURS, maker="bundle", argument="int4"),
+    "gpt-onnx-int4-head-int4": Form(source=OURS, maker="bundle", argument="int4 int4"),
     "portable": Form(source=OURS, maker="portable"),
     "f32.gguf": Form(source=GPT2, maker="gguf"),
     "q8_0.gguf": Form(source="f32.gguf", maker="llama_cpp", argument="q8_0"),
@@ -63,6 +64,7 @@ CONTENDERS = (
     Contender(name="gpt-onnx-fp32", form="gpt-onnx-fp32", kind=BUNDLE),
     Contender(name="gpt-onnx-int8", form="gpt-onnx-int8", kind=BUNDLE, precision="int8"),
     Contender(name="gpt-onnx-int4", form="gpt-onnx-int4", kind=BUNDLE, precision="int4"),
+    Contender(name="gpt-onnx-int4, head int4", form="gpt-onnx-int4-head-int4", kind=BUNDLE, precision="int4"),
     Contender(name=EAGER_NAME, form=OURS, kind=EAGER),
     Contender(name=COMPILED_NAME, form=OURS, kind=COMPILED),
     Contender(name="llama.cpp f32", form="f32.gguf", peer="llama_cpp"),
@@ -72,7 +74,7 @@ CONTENDERS = (
         name="llama.cpp q4_0, two tables", form="q4_0-two-tables.gguf", peer="llama_cpp", precision="int4"
     ),
     Contender(name="genai fp32", form="gpt-onnx-fp32", peer="genai"),
-    Contender(name="genai int4", form="gpt-onnx-int4", peer="genai", precision="int4"),
+    Contender(name="genai int4, head int4", form="gpt-onnx-int4-head-int4", peer="genai", precision="int4"),
     Contender(name="OpenVINO fp32", form="openvino-fp32", peer="openvino"),
     Contender(name="OpenVINO int8", form="openvino-int8", peer="openvino", precision="int8"),
     Contender(

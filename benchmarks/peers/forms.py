@@ -19,10 +19,13 @@ LAST_WORDS = 300
 Make = Callable[[Path, Path, str], None]
 
 
-def _bundle(source: Path, made: Path, precision: str) -> None:
+def _bundle(source: Path, made: Path, argument: str) -> None:
+    """Export; the argument is a precision and, perhaps, another one for the head."""
     from gpt_onnx.export import export_bundle
 
-    export_bundle(source, made, target="cpu", precision=precision, check="none", overwrite=True)
+    precision, _, head = argument.partition(" ")
+    options = {"precision": precision} | ({"head_precision": head} if head else {})
+    export_bundle(source, made, target="cpu", check="none", overwrite=True, **options)
 
 
 def _portable(source: Path, made: Path, argument: str) -> None:

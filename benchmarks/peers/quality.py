@@ -39,7 +39,7 @@ from gpt_onnx.runtime.tokenizer import load_tokenizer
 
 TOKENS = 20_480
 LLAMA = ("q8_0.gguf", "q4_0.gguf", "q4_0-two-tables.gguf")
-OURS = ("gpt-onnx-int8", "gpt-onnx-int4")
+OURS = ("gpt-onnx-int8", "gpt-onnx-int4", "gpt-onnx-int4-head-int4")
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
