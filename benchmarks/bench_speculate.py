@@ -9,6 +9,9 @@ sampler has chosen its own from the logits, so that the runs, the guesses and th
 engine, and the text is one that a model which can edit would write. FRESH are documents whose second half
 answers their first and repeats nothing but what the language does.
 
+Greedy text of the model's own is written with and without guesses as well: where the two part, the gap of the
+two best logits is told, which must be a near tie (a run over several tokens adds in another order).
+
 Contenders take turns: each round runs each of them on each text. Ratios are taken round by round.
 """
 
@@ -44,6 +47,8 @@ ROOT = Path(__file__).resolve().parents[1]
 WIDTH = 120
 CONTENDERS: tuple[int | str, ...] = ("off", "auto", 4, 8)
 TOKENS = 320  # of a quoted text at most
+OWN = 128  # tokens of the model's own greedy text
+GREEDY = Sampling(temperature=0.0)
 SHAPE_124M = GPTConfig(vocab_size=50257, context_length=1024, n_embd=768, n_layer=12, n_head=12)
 
 
@@ -167,6 +172,25 @@ def summary(
     }
 
 
+def partings(engine: OnnxGPT, scripts: Sequence[Script]) -> dict[str, Any]:
+    """Compare greedy texts, plain and guessed: equal tokens, and the gaps of logits where they part."""
+    tokens, guessed, gaps = 0, 0, []
+    for script in scripts:
+        plain, other = (
+            engine.generate([script.prompt], OWN, GREEDY, ignore_eos=True, speculate=speculate)[0]
+            for speculate in ("off", 8)
+        )
+        pairs = enumerate(zip(plain.ids, other.ids, strict=True))
+        parted = next((at for at, (left, right) in pairs if left != right), None)
+        tokens += OWN if parted is None else parted
+        guessed += other.speculation.accepted if other.speculation else 0
+        if parted is not None:
+            logits = engine.logits([[*script.prompt, *plain.ids[:parted]]])[0, -1]
+            second, first = np.sort(logits)[-2:]
+            gaps.append(float((first - second) / np.abs(logits).max()))
+    return {"texts": len(scripts), "equal_tokens": tokens, "accepted": guessed, "gaps_where_parted": gaps}
+
+
 def shown(name: str, kind: str, found: dict[str, Any]) -> Table:
     table = Table(title=f"{name}: {kind}", title_justify="left")
     for column in ("speculate", "tokens/s", "x off", "accepted", "of proposed"):
@@ -228,6 +252,8 @@ def main() -> None:
                 found = measure(engine, scripts, arguments.repetitions)
                 report[name][kind] = found
                 console.print(shown(name, kind, found))
+            report[name]["greedy"] = partings(engine, edits(tokenizer) + fresh(tokenizer))
+            print(f"greedy, with and without guesses: {report[name]['greedy']}")
     environment = dataclasses.asdict(describe(engine.threads))
     print(f"{environment}")
     print(
