@@ -16,7 +16,7 @@ from gpt_onnx.runtime.bench.report import BenchReport, ContenderReport, PromptRe
 from gpt_onnx.runtime.bench.statistics import Paired
 
 FP32, INT8, INT4 = "gpt-onnx-fp32", "gpt-onnx-int8", "gpt-onnx-int4"
-SMALL = "gpt-onnx-int4, head int4"
+SMALL = "gpt-onnx-int4-head-int4"
 Q4_0, TWO_TABLES = "llama.cpp q4_0", "llama.cpp q4_0, two tables"
 PYTORCH = (EAGER_NAME, COMPILED_NAME)
 PEERS = tuple(one.name for one in CONTENDERS if one.kind == PEER)

@@ -64,7 +64,7 @@ CONTENDERS = (
     Contender(name="gpt-onnx-fp32", form="gpt-onnx-fp32", kind=BUNDLE),
     Contender(name="gpt-onnx-int8", form="gpt-onnx-int8", kind=BUNDLE, precision="int8"),
     Contender(name="gpt-onnx-int4", form="gpt-onnx-int4", kind=BUNDLE, precision="int4"),
-    Contender(name="gpt-onnx-int4, head int4", form="gpt-onnx-int4-head-int4", kind=BUNDLE, precision="int4"),
+    Contender(name="gpt-onnx-int4-head-int4", form="gpt-onnx-int4-head-int4", kind=BUNDLE, precision="int4"),
     Contender(name=EAGER_NAME, form=OURS, kind=EAGER),
     Contender(name=COMPILED_NAME, form=OURS, kind=COMPILED),
     Contender(name="llama.cpp f32", form="f32.gguf", peer="llama_cpp"),

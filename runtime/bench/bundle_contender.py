@@ -28,6 +28,7 @@ class BundleContender:
     def __init__(self, path: str, provider: str, threads: int) -> None:
         self._engine = OnnxGPT.load(path, provider, threads)
         self._sampler = Sampler(sampling=Sampling(temperature=0.0))
+        self._logits: Sequence[NDArray[Any]] = []
 
     @property
     def facts(self) -> Mapping[str, Any]:
@@ -59,18 +60,22 @@ class BundleContender:
     def start(self, rows: Sequence[Sequence[int]], capacity: int) -> list[int]:
         """See Contender."""
         self._decoder = self._engine.decoder(len(rows), capacity)
-        return self._choose(rows)
+        self._logits = self._decoder.append(rows)
+        return self._chosen()
 
     def step(self, tokens: Sequence[int]) -> list[int]:
-        """See Contender."""
-        return self._choose([[token] for token in tokens])
+        """See Contender: as the engine's own loop goes on."""
+        if len(tokens) == 1:
+            self._logits = [self._decoder.step(tokens[0])]
+        else:
+            self._logits = [rows[0] for rows in self._decoder.extend([np.array([t]) for t in tokens])]
+        return self._chosen()
 
     def scores(self) -> NDArray[np.float32]:
         """See Contender."""
         return np.stack(self._logits)
 
-    def _choose(self, rows: Sequence[Sequence[int]]) -> list[int]:
-        self._logits = self._decoder.append(rows)
+    def _chosen(self) -> list[int]:
         return [self._sampler.sample(logits, ()) for logits in self._logits]
 
 
