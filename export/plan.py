@@ -119,7 +119,7 @@ def _stored(options: ExportOptions) -> Iterator[tuple[str, Stored]]:
     """Yield each precision and how its weights are stored; options of integers count for the one asked."""
     standard = not find_target(options.target).fuses
     for name in PRECISIONS:
-        plain = dict.fromkeys(OF_INTEGERS) | {"precision": name}
+        plain: dict[str, Any] = dict.fromkeys(OF_INTEGERS) | {"precision": name}
         asked = options if name == options.precision else dataclasses.replace(options, **plain)
         yield name, Stored(choice=asked.choice, standard=standard)
     yield "fp16", Stored(float_bytes=FLOAT32 // 2)

@@ -49,8 +49,8 @@ class TextOptions(TypedDict, total=False):
     """Asked before each token; True ends what is on its way with the reason "cancelled"."""
     speculate: int | str
     """Whether to guess tokens of a text that repeats itself: the same text, sooner. "auto" (the default):
-    where it pays; "off"; or a number, the most tokens of a guess, which then is always tried. A batch of several
-    prompts is not guessed."""
+    where it pays; "off"; or a number, the most tokens of a guess, which then is always tried. A batch of
+    several prompts is not guessed."""
 
 
 def chosen_sampling(options: TextOptions, default: Sampling) -> Sampling:

@@ -10,6 +10,7 @@ import shutil
 import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from benchmarks.peers.contenders import FORMS, GPT2, OURS, Form
 from benchmarks.peers.environments import HERE
@@ -24,7 +25,7 @@ def _bundle(source: Path, made: Path, argument: str) -> None:
     from gpt_onnx.export import export_bundle
 
     precision, _, head = argument.partition(" ")
-    options = {"precision": precision} | ({"head_precision": head} if head else {})
+    options: dict[str, Any] = {"precision": precision} | ({"head_precision": head} if head else {})
     export_bundle(source, made, target="cpu", check="none", overwrite=True, **options)
 
 

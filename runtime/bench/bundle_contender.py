@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt_onnx.errors import ProviderError
+from gpt_onnx.runtime.decoder import Decoder
 from gpt_onnx.runtime.engine import OnnxGPT
 from gpt_onnx.runtime.providers import Device, import_onnxruntime, installed_versions
 from gpt_onnx.runtime.sampling import Sampler, Sampling
@@ -28,6 +29,7 @@ class BundleContender:
     def __init__(self, path: str, provider: str, threads: int) -> None:
         self._engine = OnnxGPT.load(path, provider, threads)
         self._sampler = Sampler(sampling=Sampling(temperature=0.0))
+        self._decoder: Decoder | None = None
         self._logits: Sequence[NDArray[Any]] = []
 
     @property
@@ -59,12 +61,14 @@ class BundleContender:
 
     def start(self, rows: Sequence[Sequence[int]], capacity: int) -> list[int]:
         """See Contender."""
-        self._decoder = self._engine.decoder(len(rows), capacity)
-        self._logits = self._decoder.append(rows)
+        self._decoder = None  # its memory is free before the next one takes its own
+        self._decoder = decoder = self._engine.decoder(len(rows), capacity)
+        self._logits = decoder.append(rows)
         return self._chosen()
 
     def step(self, tokens: Sequence[int]) -> list[int]:
         """See Contender: as the engine's own loop goes on."""
+        assert self._decoder is not None
         if len(tokens) == 1:
             self._logits = [self._decoder.step(tokens[0])]
         else:

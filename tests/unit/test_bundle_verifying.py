@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import gpt_onnx.bundle._verifying as verification
-from gpt_onnx.bundle import FileEntry, open_bundle, verifying
+from gpt_onnx.bundle import FileEntry, _hashing, open_bundle, verifying
 from gpt_onnx.errors import BundleError, InputError
 
 BundleMaker = Callable[..., Path]
@@ -76,7 +76,7 @@ def test_without_hashes_damage_goes_unnoticed(make_bundle: BundleMaker) -> None:
 def test_weights_that_vanish_meanwhile_are_told(
     make_bundle: BundleMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, hash_file = make_bundle(), verification.hash_file
+    path, hash_file = make_bundle(), _hashing.hash_file
 
     def vanish(name: Path, **options: Any) -> FileEntry:
         name.unlink()
@@ -90,7 +90,7 @@ def test_weights_that_vanish_meanwhile_are_told(
 def test_another_bundle_in_its_place_is_told_as_such(
     make_bundle: BundleMaker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, other, hash_file = make_bundle("one"), make_bundle("other"), verification.hash_file
+    path, other, hash_file = make_bundle("one"), make_bundle("other"), _hashing.hash_file
     flip(other / DATA)
 
     def exchange(name: Path, **options: Any) -> FileEntry:

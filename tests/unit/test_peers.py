@@ -9,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.peers import environments
 from benchmarks.peers.bars import DECODE, FILE, FP32, PREFILL, Bar, judge
 from benchmarks.peers.contenders import CONTENDERS, FORMS, GPT2, OURS, Contender
 from benchmarks.peers.environments import HERE, STAMP, PeerMissingError, python_of
@@ -83,7 +82,7 @@ def test_an_environment_that_is_as_required_is_used_as_it_is(tmp_path: Path) -> 
 
 
 def test_an_environment_that_cannot_be_made_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(environments.sys, "executable", shutil.which("false"))
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
     with pytest.raises(PeerMissingError, match="genai cannot be installed"):
         python_of("genai", tmp_path)
 
@@ -98,7 +97,7 @@ def test_a_form_that_cannot_be_made_says_why(tmp_path: Path) -> None:
 def test_a_peer_that_is_missing_is_noted_and_the_others_go_on(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(environments.sys, "executable", shutil.which("false"))
+    monkeypatch.setattr(sys, "executable", shutil.which("false"))
     (tmp_path / "optimum").mkdir()
     prepared = Preparation(tmp_path / "environments", tmp_path)
     prepared.prepare(Contender(name="optimum fp32", form="optimum", peer="optimum"))
