@@ -25,6 +25,13 @@ LONGEST = 512
 """Tokens of a calibration sequence: memory of attention, and what most models are trained on at least."""
 
 
+WHY_NOT = {
+    True: ("the layers of a module are not known", "describe the module with --names"),
+    False: ("there is no tokenizer", "give text with --tokenizer, or ids with --calibration FILE.npy"),
+}
+"""Why another quantiser was taken, and what helps, by whether the layers are unknown."""
+
+
 def calibrates(options: ExportOptions) -> bool:
     """Whether weights are quantised on text."""
     return options.choice is not None and find_quantizer(options.choice.quantizer).calibrated
@@ -53,10 +60,10 @@ def note_on(source: Source, asked: ExportOptions, options: ExportOptions) -> tup
     """Say that another quantiser than the usual was taken."""
     if asked.choice is None or options.choice is None or asked.choice == options.choice:
         return ()
-    why = "the model's layers are not known" if source.config is None else "there is no tokenizer"
+    why, remedy = WHY_NOT[source.config is None]
     return (
-        f"Integers were chosen by {options.choice.quantizer}, as {why}; {asked.choice.quantizer}, which is "
-        "closer to fp32, needs text or ids (--calibration FILE) and our own layers.",
+        f"Integers were chosen by {options.choice.quantizer}, as {why}; for {asked.choice.quantizer}, which "
+        f"is closer to fp32, {remedy}.",
     )
 
 

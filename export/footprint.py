@@ -88,7 +88,7 @@ def _integer_sizes(shapes: Shapes, stored: Stored) -> list[int]:
     matrices = {name: shape for name, shape in shapes.items() if choice and _is_matrix(name, shape)}
     if choice is None or not matrices:
         return []
-    block_size, sizes = choice.block_size(shape[1] for shape in matrices.values()), []
+    block_size, sizes = choice.block_size({name: shape[1] for name, shape in matrices.items()}), []
     for name, shape in matrices.items():
         grid = choice.grid(block_size, head=name in (EMBEDDING, HEAD))
         if grid is None:

@@ -125,13 +125,17 @@ def _stored(options: ExportOptions) -> Iterator[tuple[str, Stored]]:
     yield "fp16", Stored(float_bytes=FLOAT32 // 2)
 
 
-def _sizes(options: ExportOptions, shapes: Shapes) -> Iterator[tuple[str, int]]:
+def _sizes(source: Source, options: ExportOptions, shapes: Shapes) -> Iterator[tuple[str, int]]:
     """Yield each precision that the model can have, and the bytes of its weights.
+
+    Which weights of a user's module become integers is known when it is traced, and not here.
 
     Raises:
         ConfigError: if it cannot have the one that is asked for.
     """
     for name, stored in _stored(options):
+        if stored.choice is not None and source.config is None:
+            continue
         try:
             yield name, weight_bytes(shapes, stored)
         except ConfigError:
@@ -151,7 +155,7 @@ def _precisions(source: Source, options: ExportOptions, shapes: Shapes) -> tuple
             cache_bytes_at_context=numbers * CACHE_BYTES.get(name, FLOAT32) * (length or 0) or None,
             written=name in PRECISIONS,
         )
-        for name, size in _sizes(options, shapes)
+        for name, size in _sizes(source, options, shapes)
     )
 
 

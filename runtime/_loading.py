@@ -35,7 +35,11 @@ def _load_graphs(bundle: Bundle, settings: SessionSettings, ort: Any) -> Graphs:
     sessions = {role: GraphSession(bundle.graph_path(role), settings, ort) for role in manifest.graph.graphs}
     context = manifest.model.context_length if manifest.model.position_limit is None else None
     return Graphs(
-        sessions=sessions, graph=manifest.graph, model=manifest.model, trained_length=TrainedLength(context)
+        sessions=sessions,
+        graph=manifest.graph,
+        model=manifest.model,
+        trained_length=TrainedLength(context),
+        rounds_activations=manifest.quantization is not None and manifest.quantization.accuracy_level > 0,
     )
 
 

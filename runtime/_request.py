@@ -39,10 +39,11 @@ class GenerateOptions(TypedDict, total=False):
     """Whether the bundle's end-of-text tokens are tokens like any other. Default: False."""
     cancelled: Callable[[], bool] | None
     """Asked before each step; True ends all rows with the reason "cancelled"."""
-    speculate: int | str
+    speculate: int | str | None
     """Whether to guess tokens of a text that repeats itself, which costs fewer runs and leaves the tokens as
-    they are but for near ties: "auto" (the default), where it pays; "off"; or a number, the most tokens of a
-    guess, which then is always tried. Only a row that is alone is guessed."""
+    they are but for near ties: "auto", where it pays; "off"; or a number, the most tokens of a guess, which
+    then is always tried. Only a row that is alone is guessed. Default: "auto", and "off" where products round
+    activations to int8: near ties are many there, and a seed would not give one text."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,7 +101,9 @@ def _asked(cancelled: Callable[[], bool] | None) -> Callable[[], bool] | None:
     return cancelled
 
 
-def _speculate(speculate: int | str) -> int | str:
+def _speculate(speculate: int | str | None, graphs: Graphs) -> int | str:
+    if speculate is None:
+        return OFF if graphs.rounds_activations else AUTO
     if isinstance(speculate, str) and speculate in (AUTO, OFF):
         return speculate
     try:
@@ -151,5 +154,5 @@ def make_request(
         window=graphs.limit or (model.context_length if slide else None),
         slide=slide,
         cancelled=_asked(options.get("cancelled")),
-        speculate=_speculate(options.get("speculate", AUTO)),
+        speculate=_speculate(options.get("speculate"), graphs),
     )

@@ -47,10 +47,8 @@ class TextOptions(TypedDict, total=False):
     """What to do when the context is full: "stop", or "slide" and forget the beginning."""
     cancelled: Callable[[], bool] | None
     """Asked before each token; True ends what is on its way with the reason "cancelled"."""
-    speculate: int | str
-    """Whether to guess tokens of a text that repeats itself: the same text, sooner. "auto" (the default):
-    where it pays; "off"; or a number, the most tokens of a guess, which then is always tried. A batch of
-    several prompts is not guessed."""
+    speculate: int | str | None
+    """Whether to guess tokens of a text that repeats itself; see the engine's GenerateOptions."""
 
 
 def chosen_sampling(options: TextOptions, default: Sampling) -> Sampling:
@@ -96,7 +94,7 @@ class Choices:
     ignore_eos: bool
     on_context_end: str
     cancelled: Callable[[], bool] | None
-    speculate: int | str
+    speculate: int | str | None
 
 
 def choose(options: TextOptions, default: Sampling) -> Choices:
@@ -113,5 +111,5 @@ def choose(options: TextOptions, default: Sampling) -> Choices:
         ignore_eos=as_flag("ignore_eos", options.get("ignore_eos", False)),
         on_context_end=options.get("on_context_end", "stop"),
         cancelled=options.get("cancelled"),
-        speculate=options.get("speculate", "auto"),
+        speculate=options.get("speculate"),
     )

@@ -50,6 +50,8 @@ class Graphs:
     model: ModelInfo
     trained_length: TrainedLength
     """Shared by all decoders of an engine, so that it warns once."""
+    rounds_activations: bool = False
+    """Whether products see activations rounded to int8, which makes small differences of sums larger."""
 
     @property
     def main(self) -> GraphSession:

@@ -52,7 +52,7 @@ class EngineOptions(TypedDict):
     ignore_eos: bool
     on_context_end: str
     cancelled: Callable[[], bool] | None
-    speculate: int | str
+    speculate: int | str | None
 
 
 def _finished(stream: CompletionStream) -> Completion:

@@ -108,8 +108,11 @@ class VerifyReport:
         worst = max((case.max_ratio for case in self.cases), default=0.0)
         logits = f"{sum(case.logits for case in self.cases):,} logits"
         greedy = f" and {counted(self.greedy.compared, 'greedy token')}" if self.greedy else ""
+        weights = (
+            "" if self.manifest.quantization is None else f" with the same {self.manifest.precision} weights"
+        )
         return (
-            f"{self.path}: {files}, and {logits}{greedy} agree with PyTorch on {self.provider}; "
+            f"{self.path}: {files}, and {logits}{greedy} agree with PyTorch{weights} on {self.provider}; "
             f"the largest error is {worst:.0%} of what is accepted."
         )
 

@@ -63,7 +63,9 @@ class QuantizeWeights:
             uses for uses in quantizable(model) if not (uses.is_table and self._choice.head_bits is None)
         ]
         if every:
-            self.block_size = self._choice.block_size(uses.shape[1] for uses in every)
+            self.block_size = self._choice.block_size(
+                {uses.value.name or "": uses.shape[1] for uses in every}
+            )
         for uses in every:
             assert self.block_size is not None
             grid = self._choice.grid(self.block_size, head=uses.is_table)

@@ -1,12 +1,12 @@
 """What is to become integers in one export, and on which grid.
 
 choice = Choice(grid_bits=4, head_bits=8, ...)
-choice.fitted(widths=[768, 3072], table_widths=[768])      # the block size that divides them all
+choice.block_size({"h.0.mlp.c_proj.weight": 3072, ...})     # the first that divides them all
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from gpt_onnx.errors import ConfigError
@@ -29,23 +29,23 @@ class Choice:
     """Of MatMulNBits."""
     quantizer: str
 
-    def block_size(self, widths: Iterable[int]) -> int:
+    def block_size(self, widths: Mapping[str, int]) -> int:
         """Return the first block size that divides the inputs of every weight.
 
         Args:
-            widths: Inputs of each weight that is to be quantised.
+            widths: Inputs of each weight that is to be quantised, by its name.
 
         Raises:
             ConfigError: if there is none.
         """
-        distinct = sorted(set(widths))
+        distinct = sorted(set(widths.values()))
         for size in self.block_sizes:
             if not any(width % size for width in distinct):
                 return size
-        odd = next(width for width in distinct if width % min(self.block_sizes))
-        raise ConfigError(self._refusal(distinct, odd))
+        name = next(name for name, width in widths.items() if width % min(self.block_sizes))
+        raise ConfigError(self._refusal(distinct, name, widths[name]))
 
-    def _refusal(self, widths: list[int], odd: int) -> str:
+    def _refusal(self, widths: list[int], name: str, odd: int) -> str:
         tried = " or ".join(str(size) for size in self.block_sizes)
         fitting = [size for size in (16, 32, 64, 128, 256) if not any(width % size for width in widths)]
         remedy = (
@@ -53,7 +53,7 @@ class Choice:
             if fitting
             else "export it in fp32"
         )
-        return f"a weight has {odd} inputs, which blocks of {tried} do not divide; {remedy}."
+        return f"{name} has {odd} inputs, which blocks of {tried} do not divide; {remedy}."
 
     def grid(self, block_size: int, *, head: bool) -> Grid | None:
         """Return the grid of a weight; None where it stays float32."""

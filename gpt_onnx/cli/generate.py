@@ -153,10 +153,9 @@ _BUNDLE_OR = "the bundle's, else {}"
     "--speculate",
     type=speculation,
     metavar="auto|off|N",
-    default="auto",
-    show_default=True,
-    help="Guess up to N tokens at once of a text that repeats itself: the same text, sooner. auto does it "
-    "where it pays; a batch is never guessed.",
+    help="Guess up to N (at most 31) tokens at once of a text that repeats itself: the same text but for "
+    "near ties, sooner; auto: where it pays. A batch is never guessed.  [default: auto; off for int8 and "
+    "int4 with rounded activations, where near ties are many]",
 )
 @click.option(
     "--stream/--no-stream", default=True, show_default=True, help="Print text as it comes; a batch never is."

@@ -87,7 +87,7 @@ def test_a_bundle_too_far_from_float_is_not_published(checkpoint: Path, tmp_path
     ("arguments", "said"),
     [
         (("--block-size", "64"), "block_size is 64 and the weights stay fp32"),
-        (("--precision", "int4", "--block-size", "64"), "a weight has 32 inputs, which blocks of 64"),
+        (("--precision", "int4", "--block-size", "64"), "weight has 32 inputs, which blocks of 64"),
         (("--precision", "int4", "--calibration", "{short}"), "fewer|at least|needs"),
         (("--precision", "int4", "--calibration", "{absent}"), "absent.txt"),
         (("--precision", "int4", "--calibration", "{binary}"), "UTF-8|tokenizer"),

@@ -163,5 +163,5 @@ def test_what_is_said_of_integers_is_taken() -> None:
 def test_a_width_that_no_block_divides_is_refused(width: int) -> None:
     choice = ExportOptions(precision="int4").choice
     assert choice is not None
-    with pytest.raises(ConfigError, match=rf"a weight has {width} inputs.*; export it in fp32\.$"):
-        choice.block_size([128, width])
+    with pytest.raises(ConfigError, match=rf"^odd has {width} inputs.*; export it in fp32\.$"):
+        choice.block_size({"narrow": 128, "odd": width})

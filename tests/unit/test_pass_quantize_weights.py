@@ -193,6 +193,6 @@ def test_the_largest_block_that_divides_every_weight_is_taken(parse: Any) -> Non
 def test_a_block_that_divides_no_weight_is_refused_with_those_that_do(parse: Any) -> None:
     with pytest.raises(
         ConfigError,
-        match=r"^a weight has 32 inputs, which blocks of 64 do not divide; choose --block-size 16 or 32\.$",
+        match=r"^wte has 32 inputs, which blocks of 64 do not divide; choose --block-size 16 or 32\.$",
     ):
         QuantizeWeights(_choice(block_sizes=(64,)), fused)(_model(parse))

@@ -6,6 +6,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -15,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from gpt_onnx.errors import InputError
-from gpt_onnx.runtime import OnnxGPT, Sampling
+from gpt_onnx.runtime import OnnxGPT, Sampling, _request
 from gpt_onnx.runtime._ngrams import Guess, NgramIndex
 from gpt_onnx.runtime._request import Request
 from gpt_onnx.runtime._rows import start_rows
@@ -345,3 +346,11 @@ def test_margin_and_words() -> None:
     assert MARGIN > 1
     assert make_speculator("off", []) is None
     assert make_speculator(0, []) is None
+
+
+@pytest.mark.parametrize(("rounds", "means"), [(False, "auto"), (True, "off")])
+def test_where_activations_are_rounded_nothing_is_guessed_unasked(rounds: bool, means: str) -> None:
+    graphs: Any = SimpleNamespace(rounds_activations=rounds)
+    assert _request._speculate(None, graphs) == means
+    assert _request._speculate("auto", graphs) == "auto"
+    assert _request._speculate(4, graphs) == 4
