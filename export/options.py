@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import operator
 import os
 from collections.abc import Mapping
@@ -51,6 +52,11 @@ def _checked_path(name: str, value: Any) -> Path | None:
     if not isinstance(value, str | os.PathLike) or isinstance(os.fspath(value), bytes) or not str(value):
         raise ConfigError(f"{name} is {value!r}; it must be a path.")
     return Path(value)
+
+
+def _is_positive(value: object) -> bool:
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    return is_number and 0 < value < math.inf  # type: ignore[operator]  # NaN fails the comparison
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -135,8 +141,13 @@ class ExportOptions:
             find_quantizer(self.quantizer)
         if self.head_precision is not None:
             find_precision(self.head_precision)
-        if self.max_kl is not None and not self.max_kl > 0:
+        if self.max_kl is not None and not _is_positive(self.max_kl):
             raise ConfigError(f"max_kl is {self.max_kl!r}; it must be a positive number.")
+        if self.frozen("seq_len") == 1:
+            raise ConfigError(
+                "seq_len is 1, and the quality of integer weights is measured on sequences of at least 2; "
+                "freeze a longer one, or keep fp32."
+            )
 
     @property
     def choice(self) -> Choice | None:

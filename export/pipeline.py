@@ -52,12 +52,16 @@ def _silent(step: str, done: int, total: int) -> None:
     """Report progress to nobody."""
 
 
-def check_reference(options: ExportOptions) -> None:
-    """Refuse a reference file that is not there, before any work is done.
+def check_files(options: ExportOptions) -> None:
+    """Refuse a reference or calibration file that is not there, before any work is done.
 
     Raises:
         InputError: if it is not there.
     """
+    if options.calibration is not None and not Path(options.calibration).is_file():
+        raise InputError(
+            f"the calibration file {options.calibration} does not exist; it holds text (UTF-8) or ids (.npy)."
+        )
     if options.reference is not None and not Path(options.reference).is_file():
         raise InputError(
             f"the reference file {options.reference} does not exist; it holds input_ids and logits that the "
@@ -91,7 +95,7 @@ def export_bundle(
     """
     asked = options_of(options)
     _check_destination(destination)
-    check_reference(asked)
+    check_files(asked)
     source = resolve(module_or_path, asked)
     chosen = settled(source, asked)
     texts = _texts(source, chosen)

@@ -20,7 +20,7 @@ from .footprint import FLOAT32, Shapes, Stored, memory_of_gpt, memory_of_module,
 from .gpt_source import Source
 from .graphs import check_frozen_length
 from .options import OF_INTEGERS, ExportOptions, options_of
-from .pipeline import check_reference
+from .pipeline import check_files
 from .precisions import PRECISIONS
 from .source import Found, SourceLike, look_at
 from .targets import find_target
@@ -179,7 +179,7 @@ def plan_export(source: SourceLike, **options: Any) -> ExportPlan:
         ConfigError, InputError, CheckpointError, ExportError: as ``export_bundle`` would before its work.
     """
     chosen = options_of(options)
-    check_reference(chosen)
+    check_files(chosen)
     found = look_at(source, chosen)
     model = found.source
     info, shapes = model.model_info(chosen), _shapes(model)

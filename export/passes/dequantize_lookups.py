@@ -17,7 +17,7 @@ from gpt_onnx.export.quantize.grid import Grid
 
 from ._graph import int64_initializer, named_node
 from ._quantized import Uses, part_value
-from .quantize_products import take_place
+from .quantize_products import take_place, unique_name
 
 _FLOAT = int(ir.DataType.FLOAT)
 
@@ -31,7 +31,7 @@ class _Builder:
     def add(
         self, op_type: str, inputs: list[ir.Value | None], name: str, attributes: dict[str, int] | None = None
     ) -> ir.Value:
-        node = named_node(op_type, inputs, f"{self._prefix}.{name}", attributes)
+        node = named_node(op_type, inputs, unique_name(self._graph, f"{self._prefix}.{name}"), attributes)
         self._graph.insert_before(self._before, node)
         return node.outputs[0]
 
@@ -59,4 +59,5 @@ def dequantize_lookup(graph: ir.Graph, lookup: ir.Node, uses: Uses, grid: Grid) 
     size = build.add("Reshape", [build.rows(scales, "row_scales"), of_block], "row_scale_blocks")
     shifted = build.add("Sub", [numbers, middle], "row_shifted")
     scaled = build.add("Mul", [shifted, size], "row_scaled")
-    take_place(graph, named_node("Reshape", [scaled, whole], f"{uses.value.name}.rows_float"), lookup)
+    name = unique_name(graph, f"{uses.value.name}.rows_float")
+    take_place(graph, named_node("Reshape", [scaled, whole], name), lookup)

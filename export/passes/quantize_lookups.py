@@ -12,7 +12,7 @@ import onnx_ir as ir
 from gpt_onnx.export.quantize.grid import Grid
 
 from ._quantized import Uses
-from .quantize_products import MICROSOFT, rows_part, scale_parts, take_place
+from .quantize_products import MICROSOFT, rows_part, scale_parts, take_place, unique_name
 
 
 def quantize_lookup(graph: ir.Graph, lookup: ir.Node, uses: Uses, grid: Grid) -> None:
@@ -22,6 +22,6 @@ def quantize_lookup(graph: ir.Graph, lookup: ir.Node, uses: Uses, grid: Grid) ->
         operands.pop()
     axes = {"gather_axis": 0, "quantize_axis": 1}
     sizes = {"bits": grid.bits, "block_size": grid.block_size}
-    name = f"{uses.value.name}.lookup"
+    name = unique_name(graph, f"{uses.value.name}.lookup")
     node = ir.node("GatherBlockQuantized", operands, axes | sizes, domain=MICROSOFT, name=name)
     take_place(graph, node, lookup)

@@ -88,12 +88,21 @@ def quantize_product(
     while operands[-1] is None:
         operands.pop()
     sizes = {"K": columns, "N": rows, "bits": grid.bits, "block_size": grid.block_size}
-    name = f"{uses.value.name}.product"
+    name = unique_name(graph, f"{uses.value.name}.product")
     node = ir.node(
         "MatMulNBits", operands, sizes | {"accuracy_level": accuracy_level}, domain=MICROSOFT, name=name
     )
     take_place(graph, node, last)
     return packed
+
+
+def unique_name(graph: ir.Graph, name: str) -> str:
+    """Return a name that no node of the graph has: a weight may be used more than once."""
+    taken, number, found = {node.name for node in graph}, 1, name
+    while found in taken:
+        number += 1
+        found = f"{name}.{number}"
+    return found
 
 
 def take_place(graph: ir.Graph, node: ir.Node, old: ir.Node) -> None:

@@ -71,4 +71,5 @@ class QuantizeWeights:
             grid = self._choice.grid(self.block_size, head=uses.is_table)
             assert grid is not None
             self._form(model.graph, uses, grid, self._choice.accuracy_level)
+        model.graph.sort()  # a weight's parts are made before its first use, whichever that is
         return sum(len(uses.products) + len(uses.lookups) for uses in every)

@@ -60,4 +60,4 @@ class QuantizedWeights:
         weight = self._read(name)
         if not np.isfinite(weight).all():
             raise CheckpointError(f"{name} has NaN or infinity; such weights compute nothing.")
-        return quantize(self._quantizer, weight, grid)
+        return quantize(self._quantizer, weight, grid, called=name)

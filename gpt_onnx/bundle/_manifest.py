@@ -32,6 +32,9 @@ LAYOUTS: Mapping[str, tuple[str, ...]] = {
 ATTENTIONS = ("gqa", "decomposed", "traced")
 ACCURACY_LEVELS = (0, 4)
 WEIGHT_BITS = (4, 8)
+BLOCK_SIZES = (16, 32, 64, 128, 256)
+INTEGER_PRECISIONS: Mapping[str, int] = {"int4": 4, "int8": 8}
+"""Precisions of integer weights, and the bits of one."""
 FLOAT_BITS = 32
 POSITIONS = ("sinusoidal", "learned", "rotary", "alibi", "unknown")
 
@@ -289,6 +292,12 @@ class Manifest:
             )
         if self.graph.layout != "plain" and not self.model.n_layer:
             raise BundleError(f"model.n_layer is 0; a graph of layout {self.graph.layout} has a cache.")
+        bits = None if self.quantization is None else self.quantization.bits
+        if bits != INTEGER_PRECISIONS.get(self.precision):
+            raise BundleError(
+                f"precision is {shorten(self.precision)} and quantization says "
+                f"{'nothing' if bits is None else f'{bits} bits'}; both say how weights are stored."
+            )
         if self.files and (missing := [path for path in self.graph.paths if path not in self.files]):
             raise BundleError(f"files does not list {missing[0]!r}, which graph names.")
 
@@ -316,7 +325,7 @@ _MODEL_RULES: Mapping[str, _Rule] = {
 }
 _QUANTIZATION_RULES: Mapping[str, _Rule] = {
     "bits": _number_of(WEIGHT_BITS),
-    "block_size": _POSITIVE,
+    "block_size": _number_of(BLOCK_SIZES),
     "symmetric": _FLAG,
     "accuracy_level": _number_of(ACCURACY_LEVELS),
     "quantizer": _WORD,

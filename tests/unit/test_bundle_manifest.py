@@ -98,8 +98,14 @@ def test_how_weights_were_quantised_comes_back_equal(make_manifest: ManifestMake
         head_bits=8,
         float_weights=["h.*.ln_1.weight"],
     )
-    manifest = make_manifest(files=FILES, quantization=info)
+    manifest = make_manifest(files=FILES, precision="int4", quantization=info)
     assert decode_manifest(encode_manifest(manifest)) == manifest
+
+
+@pytest.mark.parametrize("precision", ["int4", "int8"])
+def test_a_precision_of_integers_says_how(make_manifest: ManifestMaker, precision: str) -> None:
+    with pytest.raises(BundleError, match=f"precision is '{precision}' and quantization says nothing"):
+        make_manifest(files=FILES, precision=precision)
 
 
 @pytest.mark.parametrize(

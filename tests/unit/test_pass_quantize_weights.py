@@ -196,3 +196,18 @@ def test_a_block_that_divides_no_weight_is_refused_with_those_that_do(parse: Any
         match=r"^wte has 32 inputs, which blocks of 64 do not divide; choose --block-size 16 or 32\.$",
     ):
         QuantizeWeights(_choice(block_sizes=(64,)), fused)(_model(parse))
+
+
+def test_a_weight_of_two_products_is_stored_once(parse: Any, tmp_path: Any) -> None:
+    text = GRAPH.replace(
+        "biased = Add(wide, fc_bias)",
+        "again = MatMul(x, fc_t)\n both = Mul(wide, again)\n biased = Add(both, fc_bias)",
+    )
+    for form in (fused, standard):
+        model = _model(parse, text)
+        QuantizeWeights(_choice(), form)(model)
+        names = [node.name for node in model.graph if node.name]
+        assert len(names) == len(set(names))
+        assert (
+            sum(name.startswith("fc.") and name.endswith("packed") for name in model.graph.initializers) <= 1
+        )
