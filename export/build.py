@@ -57,7 +57,7 @@ def _rewrite(traced: Traced, source: Source, target: Target, quantize: Pass | No
     for name in names:
         if name in model.graph.initializers:
             model.graph.initializers[name].const_value = None  # to no pass a constant
-    fuses = target.fuses and source.attention is None
+    fuses = target.fuses and source.attention is None and len(graph.outputs) > 1  # plain ones go anywhere
     passes = passes_of(keeps_logits=_grows(graph.inputs), fuses=fuses, quantize=quantize)
     fired = run_passes(model, passes)
     check_operators(model, target.domains if fuses or quantize else (STANDARD,))

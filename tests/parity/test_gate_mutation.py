@@ -88,12 +88,18 @@ class Mutant:
 
 
 def other_epsilon(mutant: Mutant) -> None:
-    for node in mutant.nodes("LayerNormalization"):
+    norms = [node for node in mutant.model.graph.node if node.op_type.endswith("LayerNormalization")]
+    assert len(norms) >= 5
+    for node in norms:
         mutant.attribute(node, "epsilon").f = 1e-6
 
 
 def dropped_bias(mutant: Mutant) -> None:
-    node = mutant.node_with("Add", "h.0.attn.c_proj.bias")
+    node = mutant.reader("h.0.attn.c_proj.bias")
+    if node.op_type == "SkipLayerNormalization":
+        assert node.input[-1] == "h.0.attn.c_proj.bias"
+        del node.input[-1]
+        return
     kept = next(name for name in node.input if not name.endswith("bias"))
     mutant.insert(helper.make_node("Identity", [kept], list(node.output)), before=node)
     mutant.model.graph.node.remove(node)

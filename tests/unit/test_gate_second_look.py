@@ -47,7 +47,7 @@ class LogitsOnly(nn.Module):
         return logits
 
 
-@pytest.mark.parametrize(("seed", "heads"), [(2, 1), (1, 2), (3, 2)])
+@pytest.mark.parametrize(("seed", "heads"), [(8, 1), (1, 2), (3, 2)])
 def test_a_right_graph_of_a_narrow_model_is_accepted_at_a_second_look(
     tmp_path: Path, seed: int, heads: int
 ) -> None:
