@@ -54,25 +54,6 @@ def _run(args: list[str] | None, ctrl_c: CtrlC, extra: dict[str, Any]) -> int:
     return INTERRUPTED
 
 
-def _leave(code: int) -> NoReturn:
-    """Exit with a code after ctrl-C.
-
-    Where the interrupt passed through ``exec`` of a text, as dataclasses and namedtuples use it while modules
-    are imported, Python would end by the signal instead, whatever ``sys.exit`` says (pythonrun.c,
-    unhandled_keyboard_interrupt).
-    """
-    import atexit
-    import os
-
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        try:  # noqa: SIM105  # contextlib would have to be imported
-            stream.flush()
-        except (OSError, ValueError):
-            pass
-    os._exit(code)
-
-
 def main(args: list[str] | None = None, **extra: Any) -> NoReturn:
     """Run the command line and exit."""
     ctrl_c, previous = CtrlC(), signal.getsignal(signal.SIGINT)
@@ -83,6 +64,4 @@ def main(args: list[str] | None = None, **extra: Any) -> NoReturn:
     finally:
         if previous is signal.default_int_handler:
             signal.signal(signal.SIGINT, previous)
-    if ctrl_c.came:
-        _leave(code)
     sys.exit(code)
