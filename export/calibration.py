@@ -15,6 +15,7 @@ from .gpt_source import Source
 from .options import ExportOptions
 from .precisions import find_precision
 from .quality_texts import Texts, calibration_sequences
+from .quantize.calibrate import calibrated
 from .quantize.grid import Grid
 from .quantize.quantized import Quantized
 from .quantize.quantizers import find_quantizer
@@ -91,8 +92,6 @@ def calibrated_weights(
 
     def read(name: str) -> Tensor:
         return torch.from_numpy(source.weight(name))
-
-    from .quantize.calibrate import calibrated
 
     sequences = [row.tolist() for row in calibration_sequences(texts, _sequence_length(source.config))]
     return calibrated(

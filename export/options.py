@@ -11,18 +11,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpt_onnx.bundle._manifest import ACCURACY_LEVELS, BLOCK_SIZES
 from gpt_onnx.checkpoint.readers import ReadOptions
 from gpt_onnx.errors import ConfigError
 
 from .precisions import FLOAT, find_precision
 from .quantize.choice import Choice
-from .quantize.grid import BLOCK_SIZES
 from .quantize.quantizers import find_quantizer
 from .targets import find_target
 
 DYNAMIC = "dynamic"
 PATHS = ("reference", "tokenizer", "config", "names", "calibration")
-ACCURACY_LEVELS = (0, 4)
 OF_INTEGERS = ("block_size", "accuracy_level", "quantizer", "head_precision", "calibration", "max_kl")
 """Options that say something only where weights become integers."""
 CHECK_LEVELS = ("none", "quick", "standard", "deep")

@@ -32,6 +32,6 @@ def decode_tokens_per_s(bundle: Path, threads: int | None = None) -> float:
     times = []
     for _ in range(min(STEPS, room - prompt)):
         start = time.perf_counter()
-        token = int(decoder.append([[token]])[0].argmax())
+        token = int(decoder.step(token).argmax())
         times.append(time.perf_counter() - start)
     return 1 / float(np.median(times[WARM:] or times)) if times else float("nan")

@@ -42,31 +42,23 @@ class Target:
         return MICROSOFT in self.domains
 
 
+_CPU = Target(
+    name="cpu",
+    attention="gqa",
+    domains=(STANDARD, MICROSOFT),
+    opset=21,
+    ir_version=10,
+    head_size_multiple=8,
+    padding="right",
+    precisions=("fp32", "int8", "int4"),
+    summary="GroupQueryAttention with one cache buffer in place, for ONNX Runtime on a CPU",
+)
+
 TARGETS: Mapping[str, Target] = {
     target.name: target
     for target in (
-        Target(
-            name="cpu",
-            attention="gqa",
-            domains=(STANDARD, MICROSOFT),
-            opset=21,
-            ir_version=10,
-            head_size_multiple=8,
-            padding="right",
-            precisions=("fp32", "int8", "int4"),
-            summary="GroupQueryAttention with one cache buffer in place, for ONNX Runtime on a CPU",
-        ),
-        Target(
-            name="web",
-            attention="gqa",
-            domains=(STANDARD, MICROSOFT),
-            opset=21,
-            ir_version=10,
-            head_size_multiple=8,
-            padding="right",
-            precisions=("fp32", "int8", "int4"),
-            summary="as cpu, for ONNX Runtime in a browser",
-        ),
+        _CPU,
+        replace(_CPU, name="web", summary="as cpu, for ONNX Runtime in a browser"),
         Target(
             name="portable",
             attention="decomposed",

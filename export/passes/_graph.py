@@ -66,6 +66,13 @@ def named_node(
     return node
 
 
+def hand_over(former: ir.Value, made: ir.Value) -> None:
+    """Give a value the name, shape, type and users of another, which nothing uses then."""
+    made.shape, made.type = former.shape, former.type
+    former.name, made.name = f"{former.name}.traced", former.name
+    ir.convenience.replace_all_uses_with(former, made, replace_graph_outputs=True)
+
+
 @dataclass(frozen=True, slots=True)
 class Head:
     """The product that makes the logits, and the bias that is added to it."""

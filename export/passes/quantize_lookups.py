@@ -10,9 +10,10 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from gpt_onnx.export.quantize.grid import Grid
+from gpt_onnx.export.targets import MICROSOFT
 
 from ._quantized import Uses
-from .quantize_products import MICROSOFT, rows_part, scale_parts, take_place, unique_name
+from .quantize_products import rows_part, scale_parts, take_place, unique_name
 
 
 def quantize_lookup(graph: ir.Graph, lookup: ir.Node, uses: Uses, grid: Grid) -> None:

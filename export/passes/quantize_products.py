@@ -16,11 +16,10 @@ import math
 import onnx_ir as ir
 
 from gpt_onnx.export.quantize.grid import Grid
+from gpt_onnx.export.targets import MICROSOFT
 
-from ._graph import dims_of, int64_initializer, named_node
+from ._graph import dims_of, hand_over, int64_initializer, named_node
 from ._quantized import Uses, part_value
-
-MICROSOFT = "com.microsoft"
 
 
 def bias_of(product: ir.Node, outputs: int) -> tuple[ir.Node, ir.Value] | None:
@@ -107,8 +106,5 @@ def unique_name(graph: ir.Graph, name: str) -> str:
 
 def take_place(graph: ir.Graph, node: ir.Node, old: ir.Node) -> None:
     """Insert a node whose only output takes name, shape and users of an old node's, unused then."""
-    made, former = node.outputs[0], old.outputs[0]
     graph.insert_before(old, node)
-    made.shape, made.type = former.shape, former.type
-    former.name, made.name = f"{former.name}.traced", former.name
-    ir.convenience.replace_all_uses_with(former, made, replace_graph_outputs=True)
+    hand_over(old.outputs[0], node.outputs[0])

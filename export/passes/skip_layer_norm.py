@@ -16,8 +16,9 @@ from dataclasses import dataclass
 import onnx_ir as ir
 from onnx_ir.passes import common
 
-from ._graph import dims_of, producer
-from .quantize_products import MICROSOFT
+from gpt_onnx.export.targets import MICROSOFT
+
+from ._graph import dims_of, hand_over, producer
 
 LAST = -1
 DEFAULT_EPSILON = 1e-5  # of LayerNormalization, in the operator's document
@@ -135,9 +136,7 @@ def _fuse(graph: ir.Graph, norm: Norm, parts: _Sum) -> ir.Node:
     old, stream = norm.last.outputs[0], norm.x
     graph.insert_before(producer(norm.x) or norm.last, node)
     for made, former in ((node.outputs[0], old), (node.outputs[3], stream)):
-        made.shape, made.type = former.shape, former.type
-        former.name, made.name = f"{former.name}.traced", former.name
-        ir.convenience.replace_all_uses_with(former, made, replace_graph_outputs=True)
+        hand_over(former, made)
     for unused in node.outputs[1:3]:
         unused.name = ""
     return node

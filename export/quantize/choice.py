@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from gpt_onnx.bundle._manifest import BLOCK_SIZES
 from gpt_onnx.errors import ConfigError
 
 from .grid import Grid
@@ -47,7 +48,7 @@ class Choice:
 
     def _refusal(self, widths: list[int], name: str, odd: int) -> str:
         tried = " or ".join(str(size) for size in self.block_sizes)
-        fitting = [size for size in (16, 32, 64, 128, 256) if not any(width % size for width in widths)]
+        fitting = [size for size in BLOCK_SIZES if not any(width % size for width in widths)]
         remedy = (
             f"choose --block-size {' or '.join(str(size) for size in fitting)}"
             if fitting

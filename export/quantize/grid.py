@@ -8,11 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from gpt_onnx.bundle._manifest import BLOCK_SIZES, WEIGHT_BITS
 from gpt_onnx.errors import ConfigError
-
-BITS = (4, 8)
-BLOCK_SIZES = (16, 32, 64, 128, 256)
-"""What com.microsoft::MatMulNBits takes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +28,7 @@ class Grid:
     """Whether every zero point is the middle, 2 ** (bits - 1), and is not stored."""
 
     def __post_init__(self) -> None:
-        if self.bits not in BITS:
+        if self.bits not in WEIGHT_BITS:
             raise ConfigError(f"bits is {self.bits!r}; it must be 4 or 8.")
         if self.block_size not in BLOCK_SIZES:
             known = ", ".join(str(size) for size in BLOCK_SIZES)

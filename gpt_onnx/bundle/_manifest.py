@@ -33,6 +33,7 @@ ATTENTIONS = ("gqa", "decomposed", "traced")
 ACCURACY_LEVELS = (0, 4)
 WEIGHT_BITS = (4, 8)
 BLOCK_SIZES = (16, 32, 64, 128, 256)
+"""What com.microsoft::MatMulNBits takes."""
 INTEGER_PRECISIONS: Mapping[str, int] = {"int4": 4, "int8": 8}
 """Precisions of integer weights, and the bits of one."""
 FLOAT_BITS = 32

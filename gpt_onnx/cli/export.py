@@ -42,6 +42,11 @@ def size_or_dynamic(value: str) -> str | int:
     return int(value)
 
 
+def as_number(context: click.Context, option: click.Parameter, value: str | None) -> int | None:
+    """Return a chosen number as an integer."""
+    return None if value is None else int(value)
+
+
 def default_name(source: str | None) -> str:
     """Return the bundle's name for a source: its last part, a file's without its ending, and -onnx."""
     if source is None:
@@ -98,13 +103,13 @@ def default_name(source: str | None) -> str:
 @click.option(
     "--block-size",
     type=click.Choice(["16", "32", "64", "128", "256"]),
-    callback=lambda context, option, value: None if value is None else int(value),
+    callback=as_number,
     help="Integer weights that share a scale.  [default: the largest of 128, 64, 32, 16 that fits]",
 )
 @click.option(
     "--accuracy-level",
     type=click.Choice(["0", "4"]),
-    callback=lambda context, option, value: None if value is None else int(value),
+    callback=as_number,
     help="4: products round activations to int8 (fast); 0: they do not.  [default: 4]",
 )
 @click.option(

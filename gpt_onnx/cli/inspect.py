@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 PLAIN_WIDTH = 200
 """Columns where stdout is no terminal: a script must not meet wrapped lines."""
 
-FLOAT_BITS = 32
 Facts = Mapping[str, Any]
 _LAYER = re.compile(r"(?<=\.)([0-9]+)(?=\.)")
 
@@ -66,6 +65,8 @@ def _cache(facts: Facts) -> str:
 
 def _weights(facts: Facts) -> str:
     """Say how weights are stored, and how far that is from float32."""
+    from gpt_onnx.bundle._manifest import FLOAT_BITS
+
     info, quality = facts["quantization"], facts["quality"]
     if info is None:
         return str(facts["precision"])

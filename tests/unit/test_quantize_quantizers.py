@@ -7,8 +7,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from gpt_onnx.bundle._manifest import BLOCK_SIZES
 from gpt_onnx.errors import CheckpointError, ConfigError
-from gpt_onnx.export.quantize.grid import BLOCK_SIZES, Grid
+from gpt_onnx.export.quantize.grid import Grid
 from gpt_onnx.export.quantize.quantizers import QUANTIZERS, find_quantizer, quantize
 
 GRIDS = [
