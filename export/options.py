@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gpt_onnx.bundle._manifest import ACCURACY_LEVELS, BLOCK_SIZES
+from gpt_onnx.bundle._quantization_info import ACCURACY_LEVELS, BLOCK_SIZES
 from gpt_onnx.checkpoint.readers import ReadOptions
 from gpt_onnx.errors import ConfigError
 

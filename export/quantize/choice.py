@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from gpt_onnx.bundle._manifest import BLOCK_SIZES
+from gpt_onnx.bundle._quantization_info import BLOCK_SIZES
 from gpt_onnx.errors import ConfigError
 
 from .grid import Grid

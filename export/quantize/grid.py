@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from gpt_onnx.bundle._manifest import BLOCK_SIZES, WEIGHT_BITS
+from gpt_onnx.bundle._quantization_info import BLOCK_SIZES, WEIGHT_BITS
 from gpt_onnx.errors import ConfigError
 
 

@@ -22,18 +22,18 @@ if TYPE_CHECKING:
     from gpt_onnx.bundle._describe import describe_bundle as describe_bundle
     from gpt_onnx.bundle._graph import parse_graph as parse_graph
     from gpt_onnx.bundle._graph import read_graph as read_graph
+    from gpt_onnx.bundle._graph_info import GraphInfo as GraphInfo
     from gpt_onnx.bundle._manifest import FORMAT as FORMAT
     from gpt_onnx.bundle._manifest import FORMAT_VERSION as FORMAT_VERSION
     from gpt_onnx.bundle._manifest import FileEntry as FileEntry
-    from gpt_onnx.bundle._manifest import GraphInfo as GraphInfo
     from gpt_onnx.bundle._manifest import Manifest as Manifest
-    from gpt_onnx.bundle._manifest import ModelInfo as ModelInfo
-    from gpt_onnx.bundle._manifest import QuantizationInfo as QuantizationInfo
+    from gpt_onnx.bundle._model_info import ModelInfo as ModelInfo
     from gpt_onnx.bundle._open import Bundle as Bundle
     from gpt_onnx.bundle._open import open_bundle as open_bundle
     from gpt_onnx.bundle._publish import check_destination as check_destination
     from gpt_onnx.bundle._publish import publishing as publishing
     from gpt_onnx.bundle._publish import replacing as replacing
+    from gpt_onnx.bundle._quantization_info import QuantizationInfo as QuantizationInfo
     from gpt_onnx.bundle._seal import seal as seal
     from gpt_onnx.bundle._summary import External as External
     from gpt_onnx.bundle._summary import GraphSummary as GraphSummary
@@ -78,12 +78,12 @@ _HOMES = {
         "_codec": ("decode_manifest", "encode_manifest"),
         "_describe": ("describe_bundle",),
         "_graph": ("parse_graph", "read_graph"),
-        "_manifest": (
-            *("FORMAT", "FORMAT_VERSION", "FileEntry", "GraphInfo", "Manifest"),
-            *("ModelInfo", "QuantizationInfo"),
-        ),
+        "_graph_info": ("GraphInfo",),
+        "_manifest": ("FORMAT", "FORMAT_VERSION", "FileEntry", "Manifest"),
+        "_model_info": ("ModelInfo",),
         "_open": ("Bundle", "open_bundle"),
         "_publish": ("check_destination", "publishing", "replacing"),
+        "_quantization_info": ("QuantizationInfo",),
         "_seal": ("seal",),
         "_summary": ("External", "GraphSummary", "Initializer", "Node", "Value"),
         "_verifying": ("verifying",),

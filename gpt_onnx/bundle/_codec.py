@@ -13,16 +13,11 @@ import json
 from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
-from gpt_onnx.bundle._manifest import (
-    FORMAT,
-    FORMAT_VERSION,
-    FileEntry,
-    GraphInfo,
-    Manifest,
-    ModelInfo,
-    QuantizationInfo,
-)
+from gpt_onnx.bundle._graph_info import GraphInfo
+from gpt_onnx.bundle._manifest import FORMAT, FORMAT_VERSION, FileEntry, Manifest
+from gpt_onnx.bundle._model_info import ModelInfo
 from gpt_onnx.bundle._names import shorten
+from gpt_onnx.bundle._quantization_info import QuantizationInfo
 from gpt_onnx.errors import BundleError
 
 MAX_MANIFEST_BYTES = 1 << 20

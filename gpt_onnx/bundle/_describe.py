@@ -14,8 +14,8 @@ from typing import Any
 from gpt_onnx.bundle._check import check_summaries
 from gpt_onnx.bundle._codec import parse_object
 from gpt_onnx.bundle._graph import read_graph
+from gpt_onnx.bundle._graph_info import LAYOUTS
 from gpt_onnx.bundle._hashing import read_bounded
-from gpt_onnx.bundle._manifest import LAYOUTS
 from gpt_onnx.bundle._names import MANIFEST
 from gpt_onnx.bundle._open import Bundle
 from gpt_onnx.bundle._summary import DTYPES, GraphSummary, Value

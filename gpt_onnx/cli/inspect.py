@@ -65,7 +65,7 @@ def _cache(facts: Facts) -> str:
 
 def _weights(facts: Facts) -> str:
     """Say how weights are stored, and how far that is from float32."""
-    from gpt_onnx.bundle._manifest import FLOAT_BITS
+    from gpt_onnx.bundle._quantization_info import FLOAT_BITS
 
     info, quality = facts["quantization"], facts["quality"]
     if info is None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpt_onnx.bundle._manifest import BLOCK_SIZES
+from gpt_onnx.bundle._quantization_info import BLOCK_SIZES
 from gpt_onnx.errors import CheckpointError, ConfigError
 from gpt_onnx.export.quantize.grid import Grid
 from gpt_onnx.export.quantize.quantizers import QUANTIZERS, find_quantizer, quantize
