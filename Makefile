@@ -1,6 +1,8 @@
 # make demo    export the model that ships, check it, generate text, and time it against PyTorch
 # make test    run the tests
 # make check   format, lint, types, packaging, generated docs
+# make interop bundles in other programs, every version that docs/clients.md names; installs them in a cache
+# make interop-quick   the newest onnxruntime, onnxruntime-genai and onnx, in minutes
 # make bench   the benchmarks
 # Each makes .venv and installs into it what it needs. PYTHON names the interpreter (3.11 to 3.13).
 
@@ -8,8 +10,9 @@ PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
 DEMO := build/demo/sotu-onnx
+QUICK := $(addprefix tests/interop/test_,onnxruntime.py genai.py reference_evaluator.py docs.py genai_c.py)
 
-.PHONY: demo test check bench gpu docs clean
+.PHONY: demo test interop interop-quick check bench gpu docs clean
 
 .venv/demo.stamp: pyproject.toml constraints.txt
 	$(PYTHON) scripts/check_python.py
@@ -38,6 +41,12 @@ check: .venv/dev.stamp
 	$(BIN)/mypy
 	$(BIN)/python scripts/write_cli_docs.py --check
 	$(BIN)/python scripts/check_wheel.py
+
+interop: .venv/dev.stamp
+	GPT_ONNX_INTEROP_ALL=1 $(BIN)/python -m pytest -q tests/interop
+
+interop-quick: .venv/dev.stamp
+	$(BIN)/python -m pytest -q $(QUICK)
 
 bench: .venv/dev.stamp
 	$(BIN)/python benchmarks/bench_decode.py

@@ -82,6 +82,15 @@ def _rope_scaling(config: GPTConfig) -> dict[str, Any] | None:
     return {key: value for key, value in said.items() if value is not None}
 
 
+def _transformers_js(manifest: Manifest) -> dict[str, Any]:
+    """Tell transformers.js which files to fetch: its names say a precision, and ours is always model.onnx.
+
+    Versions before 4.3 do not read the cache's type off the graph.
+    """
+    half = {"kv_cache_dtype": "float16"} if manifest.precision == "fp16" else {}
+    return {"dtype": "fp32", "use_external_data_format": len(manifest.graph.data_files), **half}
+
+
 def config_json(manifest: Manifest, config: GPTConfig | None, special: Mapping[str, Any]) -> dict[str, Any]:
     """Describe the model in words that clients know, and whole under ``gpt_onnx``.
 
@@ -95,7 +104,7 @@ def config_json(manifest: Manifest, config: GPTConfig | None, special: Mapping[s
     return {
         **words(manifest, config),
         **special,
-        "transformers.js_config": {"use_external_data_format": 1},
+        "transformers.js_config": _transformers_js(manifest),
         "gpt_onnx": config.to_dict(),
     }
 

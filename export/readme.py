@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
 
 from gpt_onnx.bundle import Manifest
-from gpt_onnx.config import GPTConfig
+from gpt_onnx.clients import BundleFacts, usage_of
 from gpt_onnx.original import original_words
 
+from .precisions import HALF
 from .targets import find_target
 
 README = """\
@@ -50,69 +50,28 @@ DEQUANTIZED = (
     "it. gpt-onnx sets it to {level}; set it too where you want the same numbers."
 )
 
-DYNAMIC = """
-With ONNX Runtime alone, in any of its languages: feed `input_ids`, `attention_mask`, `position_ids` (int64)
-and the cache `past_key_values.N.key` and `.value`, empty at first; take `logits` and feed the `present.*`
-back. `num_logits_to_keep` may be left out (all positions) or be 1 (the last alone).
-"""
-STATIC = """
-With ONNX Runtime alone: feed a prompt, padded on the right, to the prefill graph, and its `present.*` with
-one token after another to the decode graph. `attention_mask` is 1 up to and including the newest token.
-"""
-PLAIN = """
-With ONNX Runtime alone, in any of its languages: feed `input_ids` (int64), take `logits`.
-"""
-GENAI = """
-With onnxruntime-genai: `genai_config.json` is beside this file (`onnxruntime_genai.Model(".")`).
-"""
-TRANSFORMERS_JS = """
-With transformers.js: `pipeline("text-generation", "path/of/this/folder", {dtype: "fp32"})`.
-"""
-OPENVINO = """
-With OpenVINO: `openvino.Core().read_model("{graph}")`.
-"""
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What decides which clients can run a bundle."""
-
-    manifest: Manifest
-    config: GPTConfig | None
-    has_tokenizer: bool
-
-    @property
-    def layout(self) -> str:
-        return self.manifest.graph.layout
-
-    @property
-    def looks_like_gpt2(self) -> bool:
-        """Whether the cache has the shape that clients work out from GPT-2's configuration."""
-        config, model = self.config, self.manifest.model
-        if config is None:
-            return False
-        return config.n_kv_head == config.n_head and model.cache_head_size * config.n_head == config.n_embd
-
-
-CLIENTS: tuple[tuple[str, Callable[[_Facts], bool]], ...] = (
-    (DYNAMIC, lambda facts: facts.layout == "dynamic"),
-    (STATIC, lambda facts: facts.layout == "static"),
-    (PLAIN, lambda facts: facts.layout == "plain"),
-    (GENAI, lambda facts: facts.layout == "dynamic" and facts.has_tokenizer),
-    (
-        TRANSFORMERS_JS,
-        lambda facts: facts.layout == "dynamic" and facts.has_tokenizer and facts.looks_like_gpt2,
-    ),
-    (OPENVINO, lambda facts: facts.layout != "static"),
+HALVES = (
+    "Matrices, products and the cache (`past_key_values.*`, `present.*`) are float16; norms, softmax, "
+    "activations, positions and the logits are float32."
 )
-"""How another client runs a bundle, and whether it can."""
+
+WHICH = """
+`gpt-onnx inspect . --clients` tells which clients and versions run this bundle, and why others do not;
+gpt-onnx's docs/clients.md has a whole program for each.
+"""
+WORDS_OF_OTHERS = (
+    "`config.json` says `model_type: {model_type}`, as clients work out the cache's shape from those words. "
+    "The model is no {family}: its positions are {position}. Run the graph, which has all of it. Do not load "
+    "this folder as PyTorch weights (transformers' `from_pretrained` would begin with random ones), and do "
+    "not fine-tune it: train the checkpoint that it was made from."
+)
+FAMILIES = {"gpt2": ("GPT-2", "learned"), "llama": ("Llama", "rotary")}
+"""Each model_type with the family that clients take the model for, and that family's positions."""
 
 
 def readme(
-    manifest: Manifest,
-    config: GPTConfig | None,
+    facts: BundleFacts,
     *,
-    has_tokenizer: bool,
     causal: bool = True,
     notes: tuple[str, ...] = (),
     quality: str | None = None,
@@ -120,22 +79,29 @@ def readme(
     """Say what the bundle is and how to run it.
 
     Args:
-        manifest: The bundle's description.
-        config: The model's configuration; None for a module of anybody's.
-        has_tokenizer: Whether the bundle takes and gives text.
+        facts: The bundle as clients see it.
         causal: Whether what comes after a token leaves its logits alone.
         notes: What the user should know besides.
         quality: How far a quantised model is from the float32 one, in one line.
     """
-    facts = _Facts(manifest, config, has_tokenizer)
+    manifest = facts.manifest
+    told = (*_integers(manifest, quality), *_halves(manifest, quality), *_words_of_others(facts), *notes)
     text = README.format(
-        notes="".join(f"\n{note}\n" for note in (*_integers(manifest, quality), *notes)),
+        notes="".join(f"\n{note}\n" for note in told),
         padding=_padding(manifest) if causal else "none",
         **_about(manifest),
-        **_usage(has_tokenizer),
+        **_usage(facts.tokenizer is not None),
     )
-    path = next(iter(manifest.graph.graphs.values()))
-    return text + "".join(part.replace("{graph}", path) for part, fits in CLIENTS if fits(facts))
+    return text + usage_of(facts) + WHICH
+
+
+def _words_of_others(facts: BundleFacts) -> Iterator[str]:
+    """Say that clients take the model for one of a family that it is not of."""
+    if facts.model_type is None:
+        return
+    family, position = FAMILIES[facts.model_type]
+    if (own := facts.manifest.model.position) != position:
+        yield WORDS_OF_OTHERS.format(model_type=facts.model_type, family=family, position=own)
 
 
 def _integers(manifest: Manifest, quality: str | None) -> Iterator[str]:
@@ -153,6 +119,14 @@ def _integers(manifest: Manifest, quality: str | None) -> Iterator[str]:
         yield DEQUANTIZED.format(level=info.accuracy_level)
     elif info.accuracy_level:
         yield "Products round activations to int8 (`accuracy_level` 4), in every client."
+
+
+def _halves(manifest: Manifest, quality: str | None) -> Iterator[str]:
+    """Say what of a bundle in float16 is float16, and what that cost."""
+    if manifest.precision == HALF:
+        yield HALVES
+        if quality is not None:
+            yield f"Quality: {quality} (`quality.json`)."
 
 
 def _about(manifest: Manifest) -> dict[str, object]:

@@ -23,6 +23,7 @@ from typing import Any
 
 from gpt_onnx._background import Background
 from gpt_onnx.bundle import Bundle, check_graph, verifying
+from gpt_onnx.errors import BundleError, ProviderError
 
 from ._checks import TrainedLength
 from ._session import GraphSession, SessionSettings
@@ -30,9 +31,30 @@ from .decoder import Graphs
 from .providers import check_suits, find_device, import_onnxruntime
 
 
+def _sessions(bundle: Bundle, settings: SessionSettings, ort: Any) -> dict[str, GraphSession]:
+    """Make a session of each graph.
+
+    Raises:
+        BundleError: if ONNX Runtime refuses a graph.
+        ProviderError: if that is because it is too old.
+    """
+    try:
+        return {
+            role: GraphSession(bundle.graph_path(role), settings, ort)
+            for role in bundle.manifest.graph.graphs
+        }
+    except BundleError as exc:
+        from gpt_onnx.clients import fault_of_onnxruntime  # here, as few need it
+
+        fault = fault_of_onnxruntime(bundle.manifest, ort.__version__)
+        if fault is None:
+            raise
+        raise ProviderError(f"{fault}.") from exc
+
+
 def _load_graphs(bundle: Bundle, settings: SessionSettings, ort: Any) -> Graphs:
     manifest = bundle.manifest
-    sessions = {role: GraphSession(bundle.graph_path(role), settings, ort) for role in manifest.graph.graphs}
+    sessions = _sessions(bundle, settings, ort)
     context = manifest.model.context_length if manifest.model.position_limit is None else None
     return Graphs(
         sessions=sessions,

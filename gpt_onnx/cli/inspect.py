@@ -68,13 +68,13 @@ def _weights(facts: Facts) -> str:
     from gpt_onnx.bundle._quantization_info import FLOAT_BITS
 
     info, quality = facts["quantization"], facts["quality"]
-    if info is None:
-        return str(facts["precision"])
-    head = "float32" if info["head_bits"] == FLOAT_BITS else f"int{info['head_bits']}"
-    stored = (
-        f"{facts['precision']} ({info['quantizer']}, blocks of {info['block_size']}, head {head}, "
-        f"accuracy level {info['accuracy_level']})"
-    )
+    stored = str(facts["precision"])
+    if info is not None:
+        head = "float32" if info["head_bits"] == FLOAT_BITS else f"int{info['head_bits']}"
+        stored += (
+            f" ({info['quantizer']}, blocks of {info['block_size']}, head {head}, "
+            f"accuracy level {info['accuracy_level']})"
+        )
     if quality is None or None in quality.values():
         return stored
     return (
@@ -153,9 +153,25 @@ def _ops_line(graph: Facts) -> str:
     return f"{graph['nodes']:,} nodes: {counts}"
 
 
+def _clients_table(facts: Facts) -> Table:
+    table = _table("client", "versions tried", "runs", "what to know")
+    for client in facts["clients"]:
+        _add(table, client["name"], client["versions"], *_runs(client))
+    return table
+
+
+def _runs(client: Facts) -> tuple[str, str]:
+    """Return "yes" or "no", and why, in sentences."""
+    said = client["limits"] if client["runs"] else client["why_not"]
+    return "yes" if client["runs"] else "no", "; ".join(said)
+
+
 def _sections(facts: Facts) -> Iterator[tuple[str, Table | str]]:
     """Yield titles and what is under them, from the most to the least asked for."""
     yield facts["name"], _summary_table(facts)
+    if "clients" in facts:
+        yield "clients", _clients_table(facts)
+        return
     yield "bytes", _bytes_table(facts)
     for role, graph in facts["graphs"].items():
         yield f"graph {role}: {graph['path']}", _ports_table(graph)
@@ -177,9 +193,10 @@ def _print(facts: Facts) -> None:
 
 @click.command("inspect")
 @bundle_argument
+@click.option("--clients", is_flag=True, help="Tell which other programs can run it, and why others cannot.")
 @no_hash_option
 @json_option
-def command(bundle: Path, no_hash: bool, as_json: bool) -> None:
+def command(bundle: Path, clients: bool, no_hash: bool, as_json: bool) -> None:
     """Say what a bundle is: graphs, sizes, versions and what was checked.
 
     The files are verified first, and the graphs are checked against the manifest; nothing is run. It needs
@@ -191,6 +208,10 @@ def command(bundle: Path, no_hash: bool, as_json: bool) -> None:
     verified = "sizes" if no_hash else "sizes and SHA-256"
     files = {"count": len(opened.manifest.files), "verified": verified}
     facts = {"path": str(bundle)} | describe_bundle(opened) | {"files": files}
+    if clients:
+        from gpt_onnx.cli._clients_table import client_facts
+
+        facts["clients"] = client_facts(opened)
     if as_json:
         click.echo(json.dumps(facts))
     else:

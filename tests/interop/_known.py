@@ -54,6 +54,11 @@ class Known:
             if list(row) != self.ids[number]:
                 self._check_near_ties(number, list(row))
 
+    def check_texts(self, rows: Sequence[Sequence[int]], texts: Sequence[str] | None) -> None:
+        """Hold a client's words for its ids to this runtime's; a client of ids alone has no words."""
+        for number, text in enumerate(texts or ()):
+            assert text == self.gpt.continuation(self.prompt_ids[number], rows[number])
+
     def _check_near_ties(self, number: int, row: list[int]) -> None:
         prompt = self.prompt_ids[number]
         logits = self.gpt.engine.logits([prompt + row[:-1]])[0, len(prompt) - 1 :]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import pytest
 
 from gpt_onnx.checkpoint import TokenizerFiles
+from gpt_onnx.clients import BundleFacts
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.export.clients import (
     config_json,
@@ -56,7 +58,10 @@ def test_configuration_is_gpt2_in_words_that_clients_know(make_manifest: Any) ->
     values = config_json(make_manifest(), FITS, END)
     assert values["model_type"] == "gpt2"
     assert (values["n_layer"], values["n_head"], values["n_embd"], values["n_positions"]) == (2, 3, 24, 32)
-    assert values["transformers.js_config"] == {"use_external_data_format": 1}
+    assert values["transformers.js_config"] == {
+        "dtype": "fp32",
+        "use_external_data_format": 1,
+    }
     assert values["eos_token_id"] == 0
     assert GPTConfig.from_dict(values["gpt_onnx"]) == FITS
 
@@ -232,56 +237,97 @@ def test_every_json_file_ends_with_a_line_and_has_no_escapes(exported: Any) -> N
         assert "\\u" not in text
 
 
+def _facts(
+    manifest: Any, model_type: str | None = "gpt2", tokenizer: str | None = "byte-level BPE"
+) -> BundleFacts:
+    return BundleFacts(manifest=manifest, model_type=model_type, tokenizer=tokenizer, data_bytes=(4800,))
+
+
 def test_readme_says_what_the_bundle_is_and_how_it_runs(make_manifest: Any) -> None:
-    text = readme(make_manifest("dynamic", "gqa"), CONFIG, has_tokenizer=True)
+    text = readme(_facts(make_manifest("dynamic", "gqa")))
     for words in (
         "# toy\n",
         "checked against the model in PyTorch",
         "not compared with the original program: export it again with --reference FILE",
         "`parity.json`",
         'gpt-onnx generate . -p "Once upon a time"',
-        "onnxruntime_genai",
+        'og.Tokenizer(model).encode("Once upon a time")',
         "| other clients may pad | right |",
         'openvino.Core().read_model("onnx/model.onnx")',
+        'pipeline("text-generation", "path/of/this/folder")',
+        "gpt-onnx inspect . --clients",
     ):
         assert words in text, words
-    assert "{" not in text.replace('{dtype: "fp32"}', "")
+    assert "{graph}" not in text
+    assert "{genai" not in text
 
 
 def test_readme_of_the_portable_graph_allows_padding_on_the_left(make_manifest: Any) -> None:
-    text = readme(make_manifest("dynamic", "decomposed"), CONFIG, has_tokenizer=True)
+    text = readme(_facts(make_manifest("dynamic", "decomposed")))
     assert "| other clients may pad | left or right |" in text
+    assert "ReferenceEvaluator" in text
+    assert "cannot see" not in text
+
+
+def test_readme_warns_clients_that_pad_where_attention_cannot_see_it(make_manifest: Any) -> None:
+    text = readme(_facts(make_manifest("dynamic", "gqa")))
+    assert (
+        text.count("It pads on the left, which GroupQueryAttention cannot see") == 2
+    )  # transformers.js, optimum
+    assert "ReferenceEvaluator" not in text
+
+
+@pytest.mark.parametrize("tokenizer", [None, "BPE"])
+def test_readme_without_a_tokenizer_of_bytes_gives_ids_to_genai(make_manifest: Any, tokenizer: Any) -> None:
+    text = readme(_facts(make_manifest(), tokenizer=tokenizer))
+    assert "generator.append_tokens([1, 2, 3])" in text
+    assert "og.Tokenizer" not in text
 
 
 def test_readme_without_a_tokenizer_works_by_ids(make_manifest: Any) -> None:
-    text = readme(make_manifest(), CONFIG, has_tokenizer=False)
+    text = readme(_facts(make_manifest(), tokenizer=None))
     assert "gpt-onnx generate . --prompt-ids 1,2,3" in text
     assert "from gpt_onnx import OnnxGPT" in text
-    assert "genai" not in text
-    assert "transformers.js" not in text
 
 
 def test_readme_names_a_client_only_where_it_can_run_the_graph(make_manifest: Any) -> None:
-    def clients(layout: str, config: GPTConfig | None) -> set[str]:
-        text = readme(make_manifest(layout), config, has_tokenizer=True)
-        return {
-            name for name in ("genai", "transformers.js", "openvino", "`input_ids` (int64)") if name in text
-        }
+    def clients(layout: str, model_type: str | None) -> set[str]:
+        text = readme(_facts(make_manifest(layout), model_type))
+        named = ("onnxruntime_genai", "transformers.js", "openvino", "ORTModel", "`input_ids` (int64)")
+        return {name for name in named if name in text}
 
-    fits = GPTConfig(
-        vocab_size=11, context_length=32, n_embd=24, n_layer=2, n_head=3
-    )  # heads of 8, as cached
-    assert clients("dynamic", fits) == {"genai", "transformers.js", "openvino"}
-    assert clients("dynamic", CONFIG) == {"genai", "openvino"}
-    assert clients("dynamic", fits.replace(n_kv_head=1)) == {"genai", "openvino"}
-    assert clients("static", fits) == set()
+    every = {"onnxruntime_genai", "transformers.js", "openvino", "ORTModel"}
+    assert clients("dynamic", "gpt2") == clients("dynamic", "llama") == every
+    assert clients("dynamic", None) == {"openvino"}
+    assert clients("static", "gpt2") == {"openvino"}
     assert clients("plain", None) == {"openvino", "`input_ids` (int64)"}
 
 
+OTHERS = {
+    ("sinusoidal", "gpt2"): "The model is no GPT-2: its positions are sinusoidal.",
+    ("alibi", "gpt2"): "The model is no GPT-2: its positions are alibi.",
+    ("learned", "llama"): "The model is no Llama: its positions are learned.",
+    ("learned", "gpt2"): None,
+    ("rotary", "llama"): None,
+    ("sinusoidal", None): None,
+}
+
+
+@pytest.mark.parametrize(("position", "model_type"), OTHERS)
+def test_readme_says_when_clients_take_the_model_for_another(
+    make_manifest: Any, position: str, model_type: str | None
+) -> None:
+    manifest = make_manifest()
+    model = dataclasses.replace(manifest.model, position=position)
+    text, words = readme(_facts(manifest.replace(model=model), model_type)), OTHERS[position, model_type]
+    assert ("fine-tune" in text) == (words is not None)
+    assert words is None or words in text
+
+
 def test_readme_tells_checks_and_notes(make_manifest: Any) -> None:
-    unchecked = readme(make_manifest(checked=False), CONFIG, has_tokenizer=False, notes=("Mind the gap.",))
+    unchecked = readme(_facts(make_manifest(checked=False)), notes=("Mind the gap.",))
     assert "It was NOT compared with the model it was made from (`checked: false`)." in unchecked
     assert "parity.json" not in unchecked
     assert "\nMind the gap.\n" in unchecked
-    compared = readme(make_manifest(compared_with_original=True), CONFIG, has_tokenizer=False)
+    compared = readme(_facts(make_manifest(compared_with_original=True)))
     assert "It was compared with the original program." in compared

@@ -1,0 +1,86 @@
+"""What clients need of a bundle, one condition a name; _table.py says which client needs which."""
+
+from __future__ import annotations
+
+from gpt_onnx.clients._client import Condition
+from gpt_onnx.clients._facts import BYTE_LEVEL_BPE, BundleFacts
+
+ROUNDED = 4
+"""The accuracy level at which products round activations to int8; ONNX Runtime's own default."""
+BROWSER_FILE_BYTES = 2 * 10**9
+"""A browser holds a file as one array, which can be no longer."""
+
+
+def is_fused(facts: BundleFacts) -> bool:
+    """Whether the graph has operators of com.microsoft."""
+    return facts.is_fused
+
+
+def has_fused_integers(facts: BundleFacts) -> bool:
+    """Whether integer weights are read by operators of com.microsoft."""
+    return facts.is_fused and facts.has_integers
+
+
+def has_standard_integers(facts: BundleFacts) -> bool:
+    """Whether integer weights are read by DequantizeLinear."""
+    return facts.has_integers and not facts.is_fused
+
+
+def is_gqa(facts: BundleFacts) -> bool:
+    """Whether attention is GroupQueryAttention."""
+    return facts.manifest.graph.attention == "gqa"
+
+
+def is_half(facts: BundleFacts) -> bool:
+    """Whether weights and cache are float16."""
+    return facts.manifest.precision == "fp16"
+
+
+ONE_GRAPH_WITH_CACHE = Condition(
+    holds=lambda facts: facts.layout == "dynamic",
+    otherwise="its layout is {layout} and this client feeds one graph with a cache of any length; export "
+    "with --kv-cache and without --seq-len",
+)
+KNOWN_CACHE = Condition(
+    holds=lambda facts: facts.model_type is not None,
+    otherwise="its config.json does not tell the cache's shape, as the model's layers are not known; export "
+    "it with --names",
+)
+STANDARD_OPERATORS = Condition(
+    holds=lambda facts: not facts.is_fused,
+    otherwise="its graph has operators of com.microsoft; export with --target portable",
+)
+FILES_FOR_BROWSERS = Condition(
+    holds=lambda facts: max(facts.data_bytes, default=0) < BROWSER_FILE_BYTES,
+    otherwise="a file of its weights has {largest:,} bytes and browsers take less than 2,000,000,000; export "
+    "with --target web, or with --precision int4",
+)
+A_TOKENIZER = Condition(
+    holds=lambda facts: facts.tokenizer is not None,
+    otherwise="it has no tokenizer: by ids alone",
+)
+BYTE_LEVEL = Condition(
+    holds=lambda facts: facts.tokenizer in (None, BYTE_LEVEL_BPE),
+    otherwise="its tokenizer is {tokenizer} and this client reads byte-level BPE alone rightly: encode "
+    "elsewhere, and give ids",
+)
+EITHER_PADDING = Condition(
+    holds=lambda facts: not is_gqa(facts),
+    otherwise="it pads on the left, which GroupQueryAttention cannot see: one prompt at a time, or prompts "
+    "of one length; for batches export with --target portable",
+)
+ONE_ROW = Condition(
+    holds=lambda facts: not is_gqa(facts),
+    otherwise="it computes GroupQueryAttention for one prompt at a time; for batches export with --target "
+    "portable",
+)
+ACCURACY_IN_FILE = Condition(
+    holds=lambda facts: not (has_standard_integers(facts) and facts.accuracy_level != ROUNDED),
+    otherwise='set the session option session.qdq_matmulnbits_accuracy_level to "{level}": it rounds '
+    "activations to int8 unless told",
+)
+FLOAT_ACTIVATIONS = Condition(
+    holds=lambda facts: facts.accuracy_level != ROUNDED,
+    otherwise="it does not round activations to int8, as gpt-onnx does with this bundle: its text may differ "
+    "at near ties, and is nearer to the float32 model's",
+)

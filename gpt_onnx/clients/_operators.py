@@ -1,0 +1,80 @@
+"""required_operators.config: what a reduced build of ONNX Runtime must have to run a bundle.
+
+A line a domain, "domain;opset;Op1,Op2", as ONNX Runtime's ``build.py --include_ops_by_config`` reads it:
+
+    ai.onnx;21;Add,Cast,Gather,...
+    com.microsoft;1;BiasGelu,GroupQueryAttention,...
+
+ONNX Runtime rewrites a graph when it loads it, and the operators that it puts in must be there too. Which
+ones those are depends on what it finds, so FUSIONS gives for operators of ours those that it may make of
+them; each was seen in a graph that ONNX Runtime saved after optimising one of our bundles.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from gpt_onnx.bundle import GraphSummary
+from gpt_onnx.bundle._ops import MICROSOFT_DOMAIN
+from gpt_onnx.bundle._summary import STANDARD_DOMAIN
+
+OPERATORS_FILE = "required_operators.config"
+HEADER = """\
+# Operators for a reduced build of ONNX Runtime (build.py --include_ops_by_config), those that it puts in
+# itself when it optimises the graph included.
+"""
+Operator = tuple[str, str]
+"""Domain ("" for the standard ones) and name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fusion:
+    """Operators that ONNX Runtime makes of others."""
+
+    of: frozenset[Operator]
+    """All of these are in the graph."""
+    makes: Operator
+
+
+def _standard(*names: str) -> frozenset[Operator]:
+    return frozenset((STANDARD_DOMAIN, name) for name in names)
+
+
+FUSIONS: tuple[Fusion, ...] = (
+    Fusion(of=_standard("Gelu", "Add"), makes=(MICROSOFT_DOMAIN, "BiasGelu")),
+    Fusion(of=_standard("Erf", "Add"), makes=(MICROSOFT_DOMAIN, "BiasGelu")),
+    Fusion(of=_standard("Erf"), makes=(MICROSOFT_DOMAIN, "Gelu")),
+    Fusion(of=_standard("Gelu"), makes=(MICROSOFT_DOMAIN, "FastGelu")),
+    Fusion(of=_standard("Tanh"), makes=(MICROSOFT_DOMAIN, "FastGelu")),
+    Fusion(of=_standard("Sigmoid", "Mul"), makes=(MICROSOFT_DOMAIN, "QuickGelu")),
+    Fusion(of=_standard("MatMul", "Transpose"), makes=(MICROSOFT_DOMAIN, "FusedMatMul")),
+    Fusion(of=_standard("MatMul", "Mul"), makes=(MICROSOFT_DOMAIN, "FusedMatMul")),
+    Fusion(of=_standard("LayerNormalization", "Add"), makes=(MICROSOFT_DOMAIN, "SkipLayerNormalization")),
+    Fusion(of=_standard("ReduceMean", "Sqrt"), makes=(STANDARD_DOMAIN, "SimplifiedLayerNormalization")),
+    Fusion(of=_standard("DequantizeLinear", "MatMul"), makes=(MICROSOFT_DOMAIN, "MatMulNBits")),
+)
+
+
+def _fused(found: frozenset[Operator]) -> Iterator[Operator]:
+    """Yield what ONNX Runtime may make of the operators found."""
+    yield from (fusion.makes for fusion in FUSIONS if fusion.of <= found)
+
+
+def _lines(operators: Iterable[tuple[Operator, int]]) -> Iterator[str]:
+    grouped: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+    for (domain, name), opset in operators:
+        grouped[domain or "ai.onnx", opset].add(name)
+    for (domain, opset), names in sorted(grouped.items()):
+        yield f"{domain};{opset};{','.join(sorted(names))}\n"
+
+
+def required_operators(summaries: Iterable[GraphSummary]) -> str:
+    """Return the content of required_operators.config for the graphs of a bundle."""
+    wanted: set[tuple[Operator, int]] = set()
+    for summary in summaries:
+        found = frozenset(summary.op_counts)
+        for operator in (*found, *_fused(found)):
+            wanted.add((operator, summary.opsets.get(operator[0], 1)))
+    return HEADER + "".join(_lines(wanted))

@@ -1,0 +1,58 @@
+"""OpenVINO on the CPU, in float32: a batch padded on the side that the graph takes, then a token a step."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import openvino as ov
+from _order import Order, answer
+from _padding import extended, last_places, padded, positions_of
+
+SETTINGS = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": "1"}
+
+
+class Loop:
+    """A compiled model and its cache."""
+
+    def __init__(self, order: Order) -> None:
+        manifest = json.loads((order.bundle / "manifest.json").read_text(encoding="utf-8"))
+        self.side = "right" if manifest["graph"]["attention"] == "gqa" else "left"
+        model = ov.Core().read_model(order.bundle / manifest["graph"]["graphs"]["model"])
+        self._run = ov.Core().compile_model(model, "CPU", SETTINGS)
+        self._names = {port.get_any_name() for port in self._run.inputs}
+        shapes = {port.get_any_name(): port.partial_shape for port in self._run.inputs}
+        self._past = {
+            name: np.zeros((len(order.prompts), shape[1].get_length(), 0, shape[3].get_length()), np.float32)
+            for name, shape in shapes.items()
+            if name.startswith("past_key_values.")
+        }
+
+    def run(self, ids: Any, mask: Any, positions: Any) -> Any:
+        """Logits, (B, S, V)."""
+        feeds = {"input_ids": ids, "attention_mask": mask, "position_ids": positions, **self._past}
+        if "num_logits_to_keep" in self._names:
+            feeds["num_logits_to_keep"] = np.zeros(1, np.int64)
+        values = self._run(feeds)
+        self._past = {
+            name: values[name.replace("past_key_values.", "present.")].copy() for name in self._past
+        }
+        return values["logits"]
+
+
+def generate(order: Order) -> dict[str, object]:
+    """Greedy ids of each prompt."""
+    loop = Loop(order)
+    ids, mask = padded(order.prompts, loop.side)
+    logits = loop.run(ids, mask, positions_of(mask))
+    made = [logits[np.arange(len(ids)), last_places(mask, loop.side)].argmax(axis=1)]
+    while len(made) < order.new_tokens:
+        mask = extended(mask, loop.side)
+        positions = mask.sum(axis=1, keepdims=True) - 1
+        made.append(loop.run(made[-1][:, None], mask, positions)[:, -1].argmax(axis=1))
+    return {"ids": np.stack(made, axis=1).tolist(), "version": ov.__version__}
+
+
+if __name__ == "__main__":
+    answer(generate)

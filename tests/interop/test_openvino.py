@@ -1,0 +1,47 @@
+"""OpenVINO on the CPU. It computes GroupQueryAttention for one prompt, and takes activations as they are."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gpt_onnx.clients import OPENVINO
+from tests.interop._models import NAMES
+from tests.interop._running import (
+    ClientFailed,
+    check_alone,
+    check_alone_and_together,
+    environment_of,
+    run,
+    versions,
+)
+
+PROGRAM = "openvino_loop.py"
+PRECISIONS = {"fp32": {}, "int4": {"accuracy_level": 0}}
+
+
+@pytest.fixture(params=versions(OPENVINO))
+def python(request: pytest.FixtureRequest) -> Path:
+    return environment_of(OPENVINO, request.param)
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_greedy_text_of_one_prompt_is_the_same(bundles: Any, python: Path, name: str, precision: str) -> None:
+    check_alone(python, PROGRAM, bundles(name, precision, **PRECISIONS[precision]))
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+@pytest.mark.parametrize("name", NAMES)
+def test_greedy_text_of_a_batch_is_the_same_in_portable_graphs(
+    bundles: Any, python: Path, name: str, precision: str
+) -> None:
+    check_alone_and_together(python, PROGRAM, bundles(name, precision, "portable", **PRECISIONS[precision]))
+
+
+def test_a_batch_in_groupqueryattention_is_refused(bundles: Any, python: Path) -> None:
+    """What the table tells: without this limit a later version would need a new entry."""
+    with pytest.raises(ClientFailed):
+        run(python, PROGRAM, bundles("sinusoidal"), rows=(0, 1))
