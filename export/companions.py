@@ -11,6 +11,9 @@ from typing import Any
 
 import gpt_onnx
 from gpt_onnx.bundle import GraphInfo, Manifest, QuantizationInfo, seal
+from gpt_onnx.bundle._graph import read_graph
+from gpt_onnx.bundle._open import list_files
+from gpt_onnx.clients import OPERATORS_FILE, facts_in, required_operators
 
 from .build import DATA_FILE
 from .clients import config_json, genai_config_json, generation_config_json, special_of
@@ -89,15 +92,15 @@ def write_companions(
     if source.tokenizer is not None:
         (staging / "tokenizer.json").write_text(source.tokenizer.definition, encoding="utf-8")
         write_json(staging / "tokenizer_config.json", source.tokenizer.config)
+    graphs = [read_graph(staging / path) for path in manifest.graph.graphs.values()]
+    (staging / OPERATORS_FILE).write_text(required_operators(graphs), encoding="utf-8")
     return finish(manifest, source, staging)
 
 
 def finish(manifest: Manifest, source: Source, staging: Path, quality: Quality | None = None) -> Manifest:
     """Write the README, which says what manifest and quality say, and seal."""
     text = readme(
-        manifest,
-        source.config,
-        has_tokenizer=source.tokenizer is not None,
+        facts_in(staging, manifest, dict(list_files(staging))),
         causal=source.causal,
         notes=source.notes,
         quality=None if quality is None else quality.summary(),

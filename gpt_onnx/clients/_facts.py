@@ -5,14 +5,15 @@ facts_of(open_bundle("my-gpt")).tokenizer       # "byte-level BPE"
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from gpt_onnx.bundle import Bundle, Manifest
-from gpt_onnx.bundle._codec import parse_object
 from gpt_onnx.bundle._hashing import read_bounded
+from gpt_onnx.bundle._names import shorten
 from gpt_onnx.bundle._ops import MICROSOFT_DOMAIN, allowed_domains
 from gpt_onnx.errors import BundleError
 
@@ -99,9 +100,10 @@ def _read(path: Path) -> dict[str, Any]:
         BundleError: if it is not JSON.
     """
     try:
-        return parse_object(read_bounded(path, _MAX_BYTES[path.name]))
-    except BundleError as exc:
-        raise BundleError(f"{path} cannot be read: {exc}") from exc
+        values = json.loads(read_bounded(path, _MAX_BYTES[path.name]))
+    except (ValueError, RecursionError) as exc:
+        raise BundleError(f"{path} is no JSON: {shorten(str(exc))}; export the bundle again.") from exc
+    return values if isinstance(values, dict) else {}
 
 
 def facts_in(folder: Path, manifest: Manifest, sizes: Mapping[str, int]) -> BundleFacts:
