@@ -104,15 +104,13 @@ def _make_parents(folder: Path, made: list[Path]) -> None:
 
 
 def _settle(staging: Staging) -> None:
-    """Give files and folders the modes that the umask asks for, and flush them, folders last."""
-    for folder in (staging.path / GRAPH_FOLDER, staging.path):
-        if not folder.is_dir():
-            continue
-        for path in sorted(path for path in folder.iterdir() if path.is_file()):
+    """Give files and folders the modes that the umask asks for, and flush them, folders after what is in them."""
+    for folder, _, names in os.walk(staging.path, topdown=False):
+        for path in sorted(Path(folder, name) for name in names):
             path.chmod(staging.mode & 0o666)
             _flush(path)
-        folder.chmod(staging.mode)
-        _flush(folder)
+        Path(folder).chmod(staging.mode)
+        _flush(Path(folder))
 
 
 def _swap_by_renames(staging: Staging, destination: Path) -> None:

@@ -18,7 +18,7 @@ from gpt_onnx.extras import missing_extra
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Make a bundle": ("export", "verify", "inspect"),
-    "Run it": ("generate", "eval", "bench"),
+    "Run it": ("generate", "eval", "bench", "web"),
     "Help": ("train", "convert"),
 }
 
