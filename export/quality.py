@@ -1,7 +1,7 @@
 """How far a quantised bundle is from the float32 model, on text.
 
     texts = read_texts(source.tokenizer, vocab_size, options.calibration)
-    quality = measure_quality(source, staging, texts, progress)
+    quality = measure_quality(source, OnnxGPT.load(staging), texts, progress)
     check_max_kl(quality, options.max_kl)
     quality.summary()        # KL mean 0.0123 against fp32, perplexity x 1.0040 +- 0.0010, top-1 98.20 %
 
@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -109,23 +108,19 @@ def _base(source: Source, sequences: Sequence[Window], progress: Progress) -> Pr
     )
 
 
-def measure_quality(
-    source: Source, bundle: Path, texts: Texts, progress: Progress, *, threads: int | None = None
-) -> Quality:
+def measure_quality(source: Source, engine: OnnxGPT, texts: Texts, progress: Progress) -> Quality:
     """Measure a bundle beside its source.
 
     Args:
         source: What the bundle was made of.
-        bundle: Its folder; its hashes are not looked at.
+        engine: Of the bundle.
         texts: Of ``read_texts``.
         progress: Told about the layers of the float32 model, and then about the windows.
-        threads: Of the bundle.
 
     Raises:
         ExportError: if the user's own module fails.
         BundleError: if the bundle's graph does.
     """
-    engine = OnnxGPT.load(bundle, "cpu", threads, check_hashes=False)
     trained = engine.bundle.manifest.model.context_length
     length = window_length(None, [engine.limit, trained])
     sequences = list(windows([texts.quality], length=length, prefix=texts.prefix))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import numpy as np
 
@@ -14,17 +13,15 @@ STEPS = 24
 WARM = 4  # steps that are not timed
 
 
-def decode_tokens_per_s(bundle: Path, threads: int | None = None) -> float:
+def decode_tokens_per_s(engine: OnnxGPT) -> float:
     """Return tokens per second of one sequence after a short prompt, from the median step.
 
     Args:
-        bundle: Its folder; its hashes are not looked at.
-        threads: Within an operator; None: the cores that this process may use.
+        engine: Of the bundle.
 
     Raises:
         BundleError: if the graph fails.
     """
-    engine = OnnxGPT.load(bundle, threads=threads, check_hashes=False)
     room = engine.limit or engine.bundle.manifest.model.context_length or PROMPT + STEPS
     prompt = max(1, min(PROMPT, room - STEPS))
     decoder = engine.decoder(capacity=prompt + STEPS)

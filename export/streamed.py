@@ -1,6 +1,6 @@
 """Our own GPT in float32 over many windows at once, a layer at a time: each weight is read once.
 
-    predict = streamed_predictor(source, list_of_windows, told)
+    predict = streamed_predictor(config, read, list_of_windows, told)
     for logits in predict(list_of_windows[0]): ...        # (S, V), the windows in their order
 
 One layer's weights exist at a time, hidden states of all windows, and logits of a block of rows.
@@ -17,13 +17,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from gpt_onnx.config import GPTConfig
-from gpt_onnx.model import GPT, skeleton
-from gpt_onnx.model.attention import AttentionForm, SdpaAttention
+from gpt_onnx.model import skeleton
 from gpt_onnx.runtime.quality import Predict, Window
 from gpt_onnx.runtime.quality.predictors import rows_at_once
 
-from .gate.layered import BlockedAlibi
 from .gate.lending import Weights
+from .gate.streams import embedded, lent_layers
 
 Told = Callable[[int, int], None]
 """Told how many layers are done, and how many there are."""
@@ -42,38 +41,21 @@ def _batches(sequences: Sequence[Window]) -> Iterator[list[int]]:
         yield from (indices[low : low + step] for low in range(0, len(indices), step))
 
 
-def _embedded(weights: Weights, program: GPT, batches: Sequence[Any]) -> list[Tensor]:
-    """Return each batch's embedding (B, S, n_embd); the table is read once."""
-    ids = torch.from_numpy(np.concatenate([batch.ravel() for batch in batches]))
-    embedded, start = [], 0
-    with weights.lent("wpe.", program), weights.rows_lent(ids, program):
-        for batch in batches:
-            places = torch.arange(start, start + batch.size).view(*batch.shape)
-            embedded.append(program.embed(places))
-            start += batch.size
-    return embedded
-
-
-def _attention(program: GPT) -> AttentionForm:
-    return SdpaAttention() if program.alibi is None else BlockedAlibi(program.alibi)
-
-
 def _hidden(weights: Weights, sequences: Sequence[Window], told: Told) -> list[Tensor]:
     """Return for each window what the head sees at the positions from its first on, (S, n_embd)."""
     program = weights.program(torch.float32)
     numbers = list(_batches(sequences))
-    states = _embedded(weights, program, [np.stack([sequences[i].ids for i in part]) for part in numbers])
-    attention, layers = _attention(program), program.config.n_layer
-    for layer in range(layers):
-        with weights.lent(f"h.{layer}.", program):
-            for index, x in enumerate(states):
-                states[index] = program.h[layer](x, attention, None, program.rotation(x))[0]
-        told(layer + 1, layers)
+    batches = [torch.from_numpy(np.stack([sequences[i].ids for i in part])) for part in numbers]
+    streams = [stream for (stream,) in embedded(weights, [program], batches)]
+    for layer in lent_layers(weights, program):
+        for stream in streams:
+            stream.through(layer)
+        told(layer + 1, program.config.n_layer)
     hidden: dict[int, Tensor] = {}
     with weights.lent("ln_f.", program):
-        for part, x in zip(numbers, states, strict=True):
+        for part, stream in zip(numbers, streams, strict=True):
             for row, index in enumerate(part):
-                hidden[index] = program.finish(x[row, sequences[index].first :]).clone()
+                hidden[index] = program.finish(stream.x[row, sequences[index].first :]).clone()
     return [hidden[index] for index in range(len(sequences))]
 
 

@@ -1,6 +1,7 @@
 """The parity gate: does the graph compute what the original program computes, and how do we know?
 
     run_gate(folder, reference) -> GateReport      drives gpt_onnx.runtime over the bundle
+    gate_engine(engine, reference) -> GateReport   the same for one that is loaded
     gate_against(bundle, source) -> GateReport     the same for a bundle that exists and a source on the disk
     write_reference(folder, report)                reference.safetensors, for devices without PyTorch
 
@@ -12,7 +13,7 @@ from __future__ import annotations
 from .against import gate_against
 from .cases import LEVELS
 from .foreign import ModuleReference, logits_in
-from .gate import Progress, run_gate
+from .gate import Progress, gate_engine, run_gate
 from .ours import GptReference
 from .quantized import quantized_reference, reference_for
 from .reference import Reference
@@ -29,6 +30,7 @@ __all__ = [
     "Reference",
     "Row",
     "gate_against",
+    "gate_engine",
     "logits_in",
     "quantized_reference",
     "reference_for",

@@ -8,18 +8,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from gpt_onnx.runtime import Generation, Sampling
+from gpt_onnx.runtime import Generation, OnnxGPT, Sampling
 
 from .cases import Facts, Ids, Level, batches_of, lengths_of, sequences_of
 from .oracle import Oracle
 from .reference import Refused
 from .tolerance import Ratio
+
+if TYPE_CHECKING:
+    from .original_file import Original
 
 Logits = npt.NDArray[np.float32]
 MARGIN = 25.0
@@ -164,3 +168,16 @@ class Setting:
         """Return ``batch`` of the sequences whole, from the ``start``-th on, over and over if need be."""
         every = list(self.sequences.values())
         return [every[(start + row) % len(every)] for row in range(batch)]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Trial:
+    """What a reference makes the cases of that are its own; see Reference."""
+
+    setting: Setting
+    bundle: OnnxGPT
+    """The bundle, loaded."""
+    original: Original | None
+    """Numbers that the original program wrote."""
+    stack: ExitStack
+    """Closed after the last case."""

@@ -16,7 +16,7 @@ import numpy as np
 
 from gpt_onnx.errors import InputError
 
-from .case import Case, Finding, Setting
+from .case import Case, Finding, Setting, Trial
 from .oracle import Oracle
 from .original_file import Original
 from .reference import Reference, Refused
@@ -95,3 +95,11 @@ def original_cases(
         if program is not None:
             name, run = f"{name}, beside {program.name}", partial(check_reading, Oracle(program))
         yield Case(group="original", name=name, run=partial(run, original))
+
+
+class BesideItsNumbers:
+    """A reference whose bundle is held against numbers of the original program, if there are any."""
+
+    def own_cases(self, trial: Trial) -> Iterator[Case]:
+        """See Reference."""
+        yield from original_cases(trial.setting, trial.original)

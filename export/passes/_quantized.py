@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import onnx_ir as ir
 
 from gpt_onnx.export.quantize.grid import Grid
+from gpt_onnx.export.quantize.parts import STORED
 
 from ._graph import dims_of, find_head, is_parameter, transposed_parameter
 
@@ -92,13 +93,13 @@ SUFFIXES: Mapping[str, str] = {"rows": "packed"}
 """How a part is called where not as what is stored."""
 
 
-def part_value(
-    graph: ir.Graph, uses: Uses, grid: Grid, stored: str, dims: tuple[int, ...], dtype: ir.DataType
-) -> ir.Value:
+def part_value(graph: ir.Graph, uses: Uses, grid: Grid, stored: str) -> ir.Value:
     """Return the initializer for a part of a weight, made if it is not there."""
     weight = uses.value.name or ""
     name = f"{weight}.{SUFFIXES.get(stored, stored)}"
     if name not in graph.initializers:
+        part = STORED[stored]
+        dims, dtype = part.dims(uses.shape, grid), part.dtype(grid)
         value = ir.Value(name=name, shape=ir.Shape(dims), type=ir.TensorType(dtype))
         value.meta[PART] = Part(weight=weight, grid=grid, stored=stored)
         graph.initializers[name] = value

@@ -14,10 +14,9 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from gpt_onnx.export.quantize.grid import Grid
+from gpt_onnx.export.quantize.parts import COLUMN_PARTS
 
 from ._quantized import Uses, part_value
-
-UNSIGNED = {4: ir.DataType.UINT4, 8: ir.DataType.UINT8}
 
 
 def dequantize_product(graph: ir.Graph, product: ir.Node, uses: Uses, grid: Grid) -> None:
@@ -29,13 +28,7 @@ def dequantize_product(graph: ir.Graph, product: ir.Node, uses: Uses, grid: Grid
 
 def _dequantized(graph: ir.Graph, before: ir.Node, uses: Uses, grid: Grid, name: str) -> ir.Node:
     outputs, inputs = uses.shape
-    blocks = inputs // grid.block_size
-    kind = UNSIGNED[grid.bits]
-    operands = [
-        part_value(graph, uses, grid, "columns", (inputs, outputs), kind),
-        part_value(graph, uses, grid, "column_scales", (blocks, outputs), ir.DataType.FLOAT),
-        part_value(graph, uses, grid, "column_zero_points", (blocks, outputs), kind),
-    ]
+    operands = [part_value(graph, uses, grid, stored) for stored in COLUMN_PARTS]
     node = ir.node("DequantizeLinear", operands, {"axis": 0, "block_size": grid.block_size}, name=name)
     node.outputs[0].name = name
     node.outputs[0].shape, node.outputs[0].type = (

@@ -12,15 +12,14 @@ import onnx_ir as ir
 from gpt_onnx.export.quantize.grid import Grid
 from gpt_onnx.export.targets import MICROSOFT
 
-from ._quantized import Uses
-from .quantize_products import rows_part, scale_parts, take_place, unique_name
+from ._quantized import Uses, part_value
+from .quantize_products import scale_values, take_place, unique_name
 
 
 def quantize_lookup(graph: ir.Graph, lookup: ir.Node, uses: Uses, grid: Grid) -> None:
     """Put GatherBlockQuantized in the place of one lookup."""
-    operands = [rows_part(graph, uses, grid), lookup.inputs[1], *scale_parts(graph, uses, grid)]
-    while operands[-1] is None:
-        operands.pop()
+    rows = part_value(graph, uses, grid, "rows")
+    operands = [rows, lookup.inputs[1], *scale_values(graph, uses, grid)]
     axes = {"gather_axis": 0, "quantize_axis": 1}
     sizes = {"bits": grid.bits, "block_size": grid.block_size}
     name = unique_name(graph, f"{uses.value.name}.lookup")

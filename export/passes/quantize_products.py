@@ -11,15 +11,17 @@ or the bias is not one number an output: the sum then stays a node of its own.
 
 from __future__ import annotations
 
-import math
-
 import onnx_ir as ir
 
 from gpt_onnx.export.quantize.grid import Grid
+from gpt_onnx.export.quantize.parts import STORED, scale_parts
 from gpt_onnx.export.targets import MICROSOFT
 
 from ._graph import dims_of, hand_over, int64_initializer, named_node
 from ._quantized import Uses, part_value
+
+BIAS = 5
+"""The bias's place among the inputs of MatMulNBits; before it stand zero points and a group index."""
 
 
 def bias_of(product: ir.Node, outputs: int) -> tuple[ir.Node, ir.Value] | None:
@@ -33,30 +35,17 @@ def bias_of(product: ir.Node, outputs: int) -> tuple[ir.Node, ir.Value] | None:
     return users[0], bias
 
 
-def scale_parts(graph: ir.Graph, uses: Uses, grid: Grid) -> list[ir.Value | None]:
+def scale_values(graph: ir.Graph, uses: Uses, grid: Grid) -> list[ir.Value]:
     """Return scales and zero points as MatMulNBits and GatherBlockQuantized take them."""
-    rows, columns = uses.shape
-    blocks = columns // grid.block_size
-    scales = part_value(graph, uses, grid, "scales", (rows, blocks), ir.DataType.FLOAT)
-    if grid.symmetric:
-        return [scales, None]
-    width = math.ceil(blocks * grid.bits / 8)
-    return [scales, part_value(graph, uses, grid, "zero_points", (rows, width), ir.DataType.UINT8)]
-
-
-def rows_part(graph: ir.Graph, uses: Uses, grid: Grid) -> ir.Value:
-    """Return the packed weight with one row an output."""
-    rows, columns = uses.shape
-    return part_value(graph, uses, grid, "rows", (rows, columns * grid.bits // 8), ir.DataType.UINT8)
+    return [part_value(graph, uses, grid, stored) for stored in scale_parts(grid)]
 
 
 def _packed(graph: ir.Graph, uses: Uses, grid: Grid, before: ir.Node) -> ir.Value:
-    rows, columns = uses.shape
-    dims = (rows, columns // grid.block_size, grid.block_size * grid.bits // 8)
     if not uses.lookups:
-        return part_value(graph, uses, grid, "packed", dims, ir.DataType.UINT8)
-    shape = int64_initializer(graph, f"{uses.value.name}.blocks", dims)
-    blocks = named_node("Reshape", [rows_part(graph, uses, grid), shape], f"{uses.value.name}.as_blocks")
+        return part_value(graph, uses, grid, "packed")
+    shape = int64_initializer(graph, f"{uses.value.name}.blocks", STORED["packed"].dims(uses.shape, grid))
+    rows = part_value(graph, uses, grid, "rows")
+    blocks = named_node("Reshape", [rows, shape], f"{uses.value.name}.as_blocks")
     graph.insert_before(before, blocks)
     return blocks.outputs[0]
 
@@ -81,11 +70,9 @@ def quantize_product(
     with_bias = bias_of(product, rows)
     last = with_bias[0] if with_bias else product
     packed = packed or _packed(graph, uses, grid, product)
-    operands = [product.inputs[0], packed, *scale_parts(graph, uses, grid)]
+    operands = [product.inputs[0], packed, *scale_values(graph, uses, grid)]
     if with_bias:
-        operands += [None, with_bias[1]]
-    while operands[-1] is None:
-        operands.pop()
+        operands += [None] * (BIAS - len(operands)) + [with_bias[1]]
     sizes = {"K": columns, "N": rows, "bits": grid.bits, "block_size": grid.block_size}
     name = unique_name(graph, f"{uses.value.name}.product")
     node = ir.node(

@@ -16,7 +16,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -25,11 +24,9 @@ from torch.utils.hooks import RemovableHandle
 
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import ConfigError, InputError
-from gpt_onnx.export.gate.layered import BlockedAlibi
 from gpt_onnx.export.gate.lending import Read, Weights
+from gpt_onnx.export.gate.streams import Stream, embedded, lent_layers
 from gpt_onnx.model import skeleton
-from gpt_onnx.model.attention import AttentionForm, SdpaAttention
-from gpt_onnx.model.rotary import Rotation
 
 from .grid import Grid
 from .quantized import Quantized
@@ -49,16 +46,6 @@ Progress = Callable[[str, int, int], None]
 
 def _silent(name: str, done: int, total: int) -> None:
     """Tell nobody."""
-
-
-@dataclass(slots=True)
-class _Stream:
-    """One sequence on its way through the layers."""
-
-    x: Tensor
-    """(1, S, n_embd)."""
-    rotation: Rotation | None
-    attention: AttentionForm
 
 
 class _Enough(Exception):  # noqa: N818 - it is no error
@@ -123,28 +110,19 @@ class _Walk:
         self.done[name] = quantize(self.quantizer, weight, self.grids[name], moments, called=name)
         self.progress(name, len(self.done), len(self.grids))
 
-    def embedded(self) -> list[_Stream]:
+    def embedded(self) -> list[Stream]:
         """Return every sequence before the first layer."""
-        with self.weights.lent("wpe.", self.program):
-            return [self._start(torch.tensor(ids)) for ids in self.sequences]
+        batches = [torch.tensor([ids]) for ids in self.sequences]
+        return [stream for (stream,) in embedded(self.weights, [self.program], batches)]
 
-    def _start(self, ids: Tensor) -> _Stream:
-        rows, places = torch.unique(ids, return_inverse=True)
-        with self.weights.rows_lent(rows, self.program):
-            x = self.program.embed(places.to(self.program.wte.weight.device).unsqueeze(0))
-        alibi = self.program.alibi
-        attention = SdpaAttention() if alibi is None else BlockedAlibi(alibi)
-        return _Stream(x, self.program.rotation(x), attention)
-
-    def layers(self, streams: list[_Stream]) -> Iterator[int]:
+    def layers(self, streams: list[Stream]) -> Iterator[int]:
         """Lend one layer after another, and take all sequences through it after its turn."""
-        for layer in range(self.config.n_layer):
-            with self.weights.lent(f"h.{layer}.", self.program):
-                yield layer
-                for stream in streams:
-                    stream.x, _ = self.program.h[layer](stream.x, stream.attention, None, stream.rotation)
+        for layer in lent_layers(self.weights, self.program):
+            yield layer
+            for stream in streams:
+                stream.through(layer)
 
-    def layer(self, layer: int, streams: list[_Stream]) -> None:
+    def layer(self, layer: int, streams: list[Stream]) -> None:
         """Quantise the weights of one layer, which has been lent."""
         block = self.program.h[layer]
         for stage in STAGES:
@@ -155,7 +133,7 @@ class _Walk:
             moments = _Moments(block.get_submodule(wanted[0]))
             for stream in streams:
                 with contextlib.suppress(_Enough):
-                    block(stream.x, stream.attention, None, stream.rotation)
+                    stream.through(layer)
             hessian = moments.close()
             for part in wanted:
                 self.quantise(names[part], hessian)
@@ -163,7 +141,7 @@ class _Walk:
                 device = stream.x.device
                 linear.weight = nn.Parameter(self._current(names[part]).to(device), requires_grad=False)
 
-    def ends(self, streams: list[_Stream]) -> Tensor:
+    def ends(self, streams: list[Stream]) -> Tensor:
         """Return the Hessian of what the head sees."""
         with self.weights.lent("ln_f.", self.program):
             rows = (self.program.finish(stream.x).flatten(0, -2) for stream in streams)

@@ -51,7 +51,7 @@ class QuantizedWeights:
         """Return one part; the weight is read and quantised when the first of its parts is asked for."""
         if name not in self._held:
             quantized = self._quantized(name, grid)
-            self._held[name] = {part: STORED[part](quantized) for part in self._wanted[name]}
+            self._held[name] = {part: STORED[part].array(quantized) for part in self._wanted[name]}
         return self._held[name].pop(stored)
 
     def _quantized(self, name: str, grid: Grid) -> Quantized:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.export.gate import lending
-from gpt_onnx.export.gate.layered import BlockedAlibi
+from gpt_onnx.export.gate.blocked_alibi import BlockedAlibi
 from gpt_onnx.export.gate.lending import Weights
 from gpt_onnx.export.gate.oracle import Oracle
 from gpt_onnx.export.gate.ours import GptReference
@@ -115,7 +115,7 @@ def test_a_models_own_weights_are_not_copied_in_float32() -> None:
 
 
 def test_alibi_in_blocks_is_alibi_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("gpt_onnx.export.gate.layered.SCORES", 3 * 4 * 20)
+    monkeypatch.setattr("gpt_onnx.export.gate.blocked_alibi.SCORES", 3 * 4 * 20)
     heads = Heads(n_head=4, n_kv_head=2, head_size=5, scale=0.4)
     qkv = torch.randn(
         1, 20, heads.packed * 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1)

@@ -63,11 +63,19 @@ def test_a_product_s_weight_is_what_was_stored(bits: int, symmetric: bool) -> No
 
 def test_a_table_is_read_through_its_reshape() -> None:
     quantized = round_to_nearest(WEIGHT, Grid(bits=4, block_size=BLOCK))
-    table, scales = stored_as("w.packed", STORED["rows"](quantized)), stored_as("w.scales", quantized.scales)
+    table, scales = (
+        stored_as("w.packed", STORED["rows"].array(quantized)),
+        stored_as("w.scales", quantized.scales),
+    )
     reshape = ir.node("Reshape", [table, stored_as("shape", np.array([ROWS, -1, 8]))])
     lookup = ir.node(
         "GatherBlockQuantized",
-        [table, ir.Value(name="ids"), scales, stored_as("w.zero_points", STORED["zero_points"](quantized))],
+        [
+            table,
+            ir.Value(name="ids"),
+            scales,
+            stored_as("w.zero_points", STORED["zero_points"].array(quantized)),
+        ],
         {"bits": 4, "block_size": BLOCK, "gather_axis": 0, "quantize_axis": 1},
         domain=MICROSOFT,
     )
@@ -86,14 +94,14 @@ def test_columns_of_standard_operators_are_turned_over(bits: int) -> None:
     integers, zeros = quantized.integers().T, quantized.zeros().T
     if bits == 4:
         kind = ir.DataType.UINT4
-        columns = stored_as("w.columns", STORED["columns"](quantized), kind)
+        columns = stored_as("w.columns", STORED["columns"].array(quantized), kind)
         packed = ir.PackedTensor(
-            STORED["column_zero_points"](quantized), kind, shape=ir.Shape(zeros.shape), name="w.zeros"
+            STORED["column_zero_points"].array(quantized), kind, shape=ir.Shape(zeros.shape), name="w.zeros"
         )
         points = ir.Value(name="w.zeros", shape=packed.shape, type=ir.TensorType(kind), const_value=packed)
     else:
         columns, points = stored_as("w.columns", integers), stored_as("w.zeros", zeros)
-    scales = stored_as("w.column_scales", STORED["column_scales"](quantized))
+    scales = stored_as("w.column_scales", STORED["column_scales"].array(quantized))
     node = ir.node("DequantizeLinear", [columns, scales, points], {"axis": 0, "block_size": BLOCK})
     (use,) = found(node)
     assert (use.name, use.grid) == ("w", quantized.grid)

@@ -82,9 +82,8 @@ def test_batches_are_cut_without_a_trace(
 
 
 def test_a_float32_bundle_is_its_model(exported: Callable[..., Any], make_gpt: Callable[..., Any]) -> None:
-    found = measure_quality(
-        GptSource.of_model(make_gpt()), exported().path, random_texts(), silent, threads=1
-    )
+    engine = OnnxGPT.load(exported().path, threads=1)
+    found = measure_quality(GptSource.of_model(make_gpt()), engine, random_texts(), silent)
     comparison = found.comparison
     assert (comparison.tokens, found.window, found.text) == (149, 64, "made up")
     assert 0 <= comparison.kl.max < 1e-9
@@ -95,14 +94,14 @@ def test_a_float32_bundle_is_its_model(exported: Callable[..., Any], make_gpt: C
 def test_another_models_distance_is_that_of_numpy(
     exported: Callable[..., Any], make_gpt: Callable[..., Any]
 ) -> None:
-    other, path = make_gpt(seed=1), exported().path
+    other, engine = make_gpt(seed=1), OnnxGPT.load(exported().path, threads=1)
     texts = random_texts(count=64)
-    found = measure_quality(GptSource.of_model(other), path, texts, silent, threads=1).comparison
+    found = measure_quality(GptSource.of_model(other), engine, texts, silent).comparison
     ids = texts.quality.ids
     with torch.no_grad():
         base = other.double()(torch.from_numpy(ids)[None])[0][0].numpy()
     other.float()
-    test = OnnxGPT.load(path, threads=1).logits([ids])[0].astype(np.float64)
+    test = engine.logits([ids])[0].astype(np.float64)
     p, q = (special.softmax(logits[:-1], axis=1) for logits in (base, test))
     right = np.arange(63), ids[1:]
     assert found.kl.mean.value == pytest.approx(stats.entropy(p, q, axis=1).mean(), rel=1e-4)
@@ -131,8 +130,8 @@ def test_a_module_of_the_users_own_is_asked_window_by_window(
     from gpt_onnx.export import export_bundle
 
     module, texts = Bigram(last), random_texts(31, 600)
-    path = export_bundle(module, tmp_path / "bundle", check="none").path
-    found = measure_quality(ModuleSource(module, ExportOptions()), path, texts, silent, threads=1)
+    engine = OnnxGPT.load(export_bundle(module, tmp_path / "bundle", check="none").path, threads=1)
+    found = measure_quality(ModuleSource(module, ExportOptions()), engine, texts, silent)
     assert found.comparison.kl.max < 1e-9
     assert found.comparison.tokens == (2 if last else 599)
     assert found.notes() == (f"Quality was measured on {found.comparison.tokens} tokens, fewer than 20,480.",)
