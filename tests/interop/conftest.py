@@ -6,6 +6,8 @@ def test_it(bundles): bundles("llama", "fp32", "portable")
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -13,6 +15,9 @@ import pytest
 
 from tests.interop._known import Known, known_of
 from tests.interop._models import source
+
+KEPT = "GPT_ONNX_INTEROP_BUNDLES"
+"""Names a folder where bundles stay between runs."""
 
 
 class BundleMaker(Protocol):
@@ -31,20 +36,31 @@ def _exported(checkpoint: Path, folder: Path, options: dict[str, Any]) -> Path:
     return folder
 
 
+def _label(name: str, options: Mapping[str, Any]) -> str:
+    extra = [f"{key}-{value}" for key, value in sorted(options.items()) if key not in ("precision", "target")]
+    return "-".join([name, options["precision"], options["target"], *extra])
+
+
 @pytest.fixture(scope="session")
-def bundles(tmp_path_factory: pytest.TempPathFactory) -> BundleMaker:
+def bundles_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where bundles are made: KEPT, for whoever runs tests again and has not changed the exporter."""
+    kept = os.environ.get(KEPT)
+    return Path(kept) if kept else tmp_path_factory.mktemp("bundles")
+
+
+@pytest.fixture(scope="session")
+def bundles(bundles_folder: Path) -> BundleMaker:
     """Makes a bundle and what this project's runtime writes with it: model, precision, target."""
-    checkpoints: dict[str, Path] = {}
     made: dict[str, Known] = {}
 
     def make(name: str, precision: str = "fp32", target: str = "cpu", **options: Any) -> Known:
         chosen = {"precision": precision, "target": target, **options}
-        key = repr((name, sorted(chosen.items())))
-        if name not in checkpoints:
-            checkpoints[name] = source(name, tmp_path_factory.mktemp(name))
-        if key not in made:
-            folder = tmp_path_factory.mktemp(f"{name}-{precision}-{target}") / "bundle"
-            made[key] = known_of(_exported(checkpoints[name], folder, chosen), name, precision)
-        return made[key]
+        label = _label(name, chosen)
+        folder = bundles_folder / label / "bundle"
+        if not folder.exists():
+            _exported(source(name, bundles_folder / f"src-{name}"), folder, chosen)
+        if label not in made:
+            made[label] = known_of(folder, name, precision)
+        return made[label]
 
     return make
