@@ -3,17 +3,18 @@
     check_graph(open_bundle("my-gpt"))
 
 It reads the graphs with a parser of its own and refuses: unknown operators and domains, subgraphs and
-functions, dims that are not positive, weights that do not fill the one data file exactly, inputs and outputs
+functions, dims that are not positive, weights that do not fill the data files exactly, inputs and outputs
 that differ from what the layout promises, versions that differ from the manifest's, values that are used
-before they are made.
+before they are made, integer weights that are not as the manifest's quantization says.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from gpt_onnx.bundle._external import check_coverage, regions_of
+from gpt_onnx.bundle._external import Region, check_coverage, regions_of
 from gpt_onnx.bundle._graph import read_graph
+from gpt_onnx.bundle._integer_weights import check_integer_weights
 from gpt_onnx.bundle._manifest import Manifest
 from gpt_onnx.bundle._names import shorten
 from gpt_onnx.bundle._open import Bundle
@@ -64,7 +65,7 @@ def check_summaries(bundle: Bundle, summaries: Mapping[str, GraphSummary]) -> No
         BundleError: for the first fault; the message names the file.
     """
     manifest = bundle.manifest
-    regions = set()
+    regions: dict[str, set[Region]] = {path: set() for path in manifest.graph.data_files}
     for role, summary in summaries.items():
         try:
             check_versions(summary, manifest)
@@ -72,11 +73,13 @@ def check_summaries(bundle: Bundle, summaries: Mapping[str, GraphSummary]) -> No
             _check_dims(summary, manifest)
             _check_order(summary)
             check_signature(summary, manifest, role)
-            regions |= regions_of(summary, manifest, manifest.graph.graphs[role])
+            check_integer_weights(summary, manifest)
+            for path, taken in regions_of(summary, manifest, manifest.graph.graphs[role]).items():
+                regions[path] |= taken
         except BundleError as exc:
             raise BundleError(f"{bundle.graph_path(role)} is not a graph that may run: {exc}") from exc
-    if manifest.graph.data is not None:
-        check_coverage(regions, bundle.file(manifest.graph.data))
+    for path, taken in regions.items():
+        check_coverage(taken, bundle.file(path))
 
 
 def check_graph(bundle: Bundle) -> None:

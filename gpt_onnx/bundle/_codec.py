@@ -21,8 +21,16 @@ from gpt_onnx.bundle._quantization_info import QuantizationInfo
 from gpt_onnx.errors import BundleError
 
 MAX_MANIFEST_BYTES = 1 << 20
+
+
+def _with_shards(graph: object) -> object:
+    """Return a graph of version 2 with no further files of weights; what is no object stays what it is."""
+    return {**graph, "shards": []} if isinstance(graph, dict) and "shards" not in graph else graph
+
+
 UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
     1: lambda values: {**values, "format_version": 2, "quantization": None},
+    2: lambda values: {**values, "format_version": 3, "graph": _with_shards(values.get("graph"))},
 }
 """Version to the function that turns an object of that version into one of the next."""
 RECORDS: Mapping[str, Any] = {"graph": GraphInfo, "model": ModelInfo, "quantization": QuantizationInfo}

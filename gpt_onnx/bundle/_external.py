@@ -1,4 +1,4 @@
-"""Whether the weights that graphs keep outside fill the data file exactly: nothing twice, nothing left over.
+"""Whether the weights that graphs keep outside fill the data files exactly: nothing twice, nothing left over.
 
 Two graphs may share a weight; within one graph each has bytes of its own. Between two weights there may be
 zeros, fewer than ALIGNMENT_BYTES, so that large ones can be mapped.
@@ -7,7 +7,7 @@ zeros, fewer than ALIGNMENT_BYTES, so that large ones can be mapped.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import BinaryIO
 
@@ -20,29 +20,33 @@ from gpt_onnx.errors import BundleError
 ALIGNMENT_BYTES = 1 << 16
 Region = tuple[int, int]
 """First byte, and the byte after the last."""
+Regions = Mapping[str, set[Region]]
+"""Path of a data file to its parts."""
 
 
-def regions_of(summary: GraphSummary, manifest: Manifest, graph_path: str) -> set[Region]:
-    """Return the parts of the data file that a graph's weights take.
+def regions_of(summary: GraphSummary, manifest: Manifest, graph_path: str) -> Regions:
+    """Return the parts of each data file that a graph's weights take.
 
     Raises:
         BundleError: if a weight is in another file, is empty, or shares its bytes with another one.
     """
     folder, slash, _ = graph_path.rpartition("/")
-    regions: set[Region] = set()
+    files: dict[str, set[Region]] = {path: set() for path in manifest.graph.data_files}
     for weight in summary.initializers:
         if weight.external is None:
             continue
-        if f"{folder}{slash}{weight.external.location}" != manifest.graph.data:
-            found = shorten(weight.external.location)
+        regions = files.get(f"{folder}{slash}{weight.external.location}")
+        if regions is None:
+            told = " and ".join(files) or None
             raise BundleError(
-                f"weight {shorten(weight.name)} is in {found}; the manifest says {manifest.graph.data}."
+                f"weight {shorten(weight.name)} is in {shorten(weight.external.location)}; the manifest says "
+                f"{told}."
             )
         region = (weight.external.offset, weight.external.offset + weight.external.length)
         if region[0] == region[1] or region in regions:
             raise BundleError(f"weight {shorten(weight.name)} is empty or has the same bytes as another one.")
         regions.add(region)
-    return regions
+    return files
 
 
 def _check_gap(file: BinaryIO, start: int, stop: int) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from gpt_onnx.bundle._names import shorten
 from gpt_onnx.bundle._rules import FILE, POSITIVE, Rule, check_fields, choice, optional, texts_to
@@ -25,6 +25,7 @@ _GRAPH_RULES: Mapping[str, Rule] = {
     "ir_version": POSITIVE,
     "seq_len": optional(POSITIVE),
     "batch_size": optional(POSITIVE),
+    "shards": ("a list of file names", lambda value: isinstance(value, list) and all(map(FILE[1], value))),
 }
 
 
@@ -41,7 +42,7 @@ class GraphInfo:
     graphs: dict[str, str]
     """Role ("model", or "prefill" and "decode") to the path of the graph in the bundle."""
     data: str | None
-    """Path of the one file of weights that all graphs share; None where weights are in the graph."""
+    """Path of the file of weights that all graphs share; None where weights are in the graph."""
     attention: str
     """One of ATTENTIONS; "traced": as the exporter found it in a module that is not ours."""
     opset: int
@@ -52,6 +53,8 @@ class GraphInfo:
     """Tokens that the graph is frozen to; None: any number."""
     batch_size: int | None = None
     """Sequences that the graph is frozen to; None: any number."""
+    shards: list[str] = field(default_factory=list)
+    """Paths of further files of weights, in order, where one would be too large for a client."""
 
     def __post_init__(self) -> None:
         check_fields(self, _GRAPH_RULES, "graph.")
@@ -62,6 +65,10 @@ class GraphInfo:
             raise BundleError(
                 f"graph names {shorten(self.paths)}; each graph and the data is a file of its own."
             )
+        if self.shards and self.data is None:
+            raise BundleError(
+                f"graph.shards has {shorten(self.shards)} and graph.data is null; it is the first."
+            )
         frozen = self.seq_len is not None
         if self.layout != "plain" and frozen != (self.layout == "static"):
             wanted = "a number" if self.layout == "static" else "null"
@@ -70,6 +77,11 @@ class GraphInfo:
             )
 
     @property
+    def data_files(self) -> list[str]:
+        """Paths of the files of weights, in order; none where weights are in the graph."""
+        return [self.data, *self.shards] if self.data else []
+
+    @property
     def paths(self) -> list[str]:
         """Paths of the graphs and of their weights."""
-        return [*self.graphs.values(), *([self.data] if self.data else [])]
+        return [*self.graphs.values(), *self.data_files]

@@ -35,7 +35,7 @@ from gpt_onnx.bundle._rules import (
 from gpt_onnx.errors import BundleError
 
 FORMAT = "gpt-onnx"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

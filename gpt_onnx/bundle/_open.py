@@ -129,7 +129,7 @@ def check_entry(path: Path, found: FileEntry, promised: FileEntry) -> None:
 
 def _verify_hashes(folder: Path, manifest: Manifest, progress: Progress | None, hash_data: bool) -> None:
     for name, entry in manifest.files.items():
-        if hash_data or name != manifest.graph.data:
+        if hash_data or name not in manifest.graph.data_files:
             check_entry(folder / name, hash_file(folder / name, progress), entry)
 
 
@@ -188,7 +188,7 @@ def open_bundle(
         path: The folder.
         check_hashes: Whether to hash every file; the names and sizes are always checked.
         progress: Called with the number of bytes just hashed.
-        hash_data: False: leave out the one file of weights, for a caller that hashes it itself.
+        hash_data: False: leave out the files of weights, for a caller that hashes them itself.
 
     Raises:
         BundleError: if anything is not as the manifest says; the message names the file.

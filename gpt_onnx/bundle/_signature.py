@@ -25,8 +25,9 @@ KEEP = "num_logits_to_keep"
 
 Dims = tuple[int | str, ...]
 _INT64 = ("int64",)
-_FLOATS: Mapping[str, tuple[str, ...]] = dict.fromkeys(("fp32", "int8", "int4"), ("float32",))
-_ANY_FLOAT = ("float32", "float16")
+_SINGLE = ("float32",)
+_CACHES: Mapping[str, tuple[str, ...]] = {"fp16": ("float16",)}
+"""Element types of the cache by precision, where they are not float32."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,21 +45,18 @@ def _ids(name: str, *dims: int | str) -> Port:
     return Port(name=name, types=_INT64, dims=(dims,))
 
 
-def _floats(manifest: Manifest) -> tuple[str, ...]:
-    return _FLOATS.get(manifest.precision, _ANY_FLOAT)
-
-
 def _cache(manifest: Manifest, prefix: str, batch: int | str, length: int | str) -> list[Port]:
     """Keys and values of every layer: (B, K, length, D)."""
     model = manifest.model
     dims = (batch, model.n_kv_head, length, model.cache_head_size)
     names = [f"{prefix}.{layer}.{part}" for layer in range(model.n_layer) for part in ("key", "value")]
-    return [Port(name=name, types=_floats(manifest), dims=(dims,)) for name in names]
+    types = _CACHES.get(manifest.precision, _SINGLE)
+    return [Port(name=name, types=types, dims=(dims,)) for name in names]
 
 
 def _logits(manifest: Manifest, *leading: Dims) -> Port:
     dims = tuple((*dims, manifest.model.vocab_size) for dims in leading)
-    return Port(name="logits", types=_floats(manifest), dims=dims)
+    return Port(name="logits", types=_SINGLE, dims=dims)
 
 
 _Ports = tuple[list[Port], list[Port]]
@@ -163,8 +161,3 @@ def check_signature(summary: GraphSummary, manifest: Manifest, role: str) -> Non
     _check_ports("input", summary.inputs, promised_inputs(manifest, role))
     _check_ports("output", summary.outputs, promised_outputs(manifest, role))
     _check_keep(summary)
-    caches = {
-        v.elem_type for v in (*summary.inputs, *summary.outputs) if v.name.startswith(("past_", "present."))
-    }
-    if len(caches) > 1:
-        raise BundleError(f"its cache is both {' and '.join(sorted(caches))}; it must be of one type.")

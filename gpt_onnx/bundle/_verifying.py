@@ -6,9 +6,9 @@
     session.run(...)                        # here every byte of the bundle is verified
 
 The order of ``open_bundle`` holds for all that anything parses: the manifest, the listing, the sizes, then
-the hashes of every file but one. That one is the data file. It has no format: it is bytes at offsets which
-the graph names, and graph, offsets and size are verified when the block begins. To make a session, ONNX
-Runtime copies, reorders and folds them: arithmetic, which damaged numbers pass through. So they are hashed
+the hashes of every file but those of weights. They have no format: they are bytes at offsets which the graph
+names, and graph, offsets and sizes are verified when the block begins. To make a session, ONNX Runtime
+copies, reorders and folds them: arithmetic, which damaged numbers pass through. So they are hashed
 meanwhile, and leaving the block waits for it. A block that ends with an error ends with the damage instead,
 if there is some.
 """
@@ -29,14 +29,15 @@ CHUNK_BYTES = 4 << 20
 """Larger than elsewhere: after each chunk the thread waits for Python's lock, up to 5 ms a time."""
 
 
-def _start(bundle: Bundle, name: str) -> Background[FileEntry]:
-    path = bundle.file(name)
-    return Background(lambda: hash_file(path, chunk_bytes=CHUNK_BYTES))
+def _start(bundle: Bundle, names: list[str]) -> Background[list[FileEntry]]:
+    paths = [bundle.file(name) for name in names]
+    return Background(lambda: [hash_file(path, chunk_bytes=CHUNK_BYTES) for path in paths])
 
 
-def _check(bundle: Bundle, name: str, hashing: Background[FileEntry]) -> None:
+def _check(bundle: Bundle, names: list[str], hashing: Background[list[FileEntry]]) -> None:
     try:
-        check_entry(bundle.path / name, hashing.result(), bundle.manifest.files[name])
+        for name, found in zip(names, hashing.result(), strict=True):
+            check_entry(bundle.path / name, found, bundle.manifest.files[name])
     except BundleError:
         bundle.check_in_place()  # of another bundle that took this one's place, the hash is another
         raise
@@ -54,8 +55,8 @@ def verifying(path: str | Path, *, check_hashes: bool = True) -> Iterator[Bundle
         BundleError: as ``open_bundle`` does; for the weights, when the block ends.
     """
     bundle = open_bundle(path, check_hashes=check_hashes, hash_data=False)
-    data = bundle.manifest.graph.data
-    if data is None or not check_hashes:
+    data = bundle.manifest.graph.data_files
+    if not data or not check_hashes:
         yield bundle
         return
     hashing = _start(bundle, data)

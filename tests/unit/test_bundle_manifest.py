@@ -79,7 +79,7 @@ def test_a_newer_format_is_refused_in_one_sentence(values: dict[str, Any]) -> No
     values = {"format": "gpt-onnx", "format_version": FORMAT_VERSION + 1, "unheard": {"of": 1}}
     with pytest.raises(BundleError) as caught:
         decode_manifest(_encoded(values))
-    assert str(caught.value) == "its format_version is 3 and this gpt-onnx reads up to 2; upgrade gpt-onnx."
+    assert str(caught.value) == "its format_version is 4 and this gpt-onnx reads up to 3; upgrade gpt-onnx."
 
 
 def test_a_bundle_of_the_first_format_has_no_quantised_weights(values: dict[str, Any]) -> None:

@@ -112,7 +112,7 @@ def test_a_damaged_or_newer_bundle_can_be_overwritten(publish: Publish, out: Pat
     (out / "config.json").unlink()
     publish(out, "again", overwrite=True)
     text = (out / "manifest.json").read_text()
-    (out / "manifest.json").write_text(text.replace('"format_version": 2', '"format_version": 9'))
+    (out / "manifest.json").write_text(text.replace('"format_version": 3', '"format_version": 9'))
     publish(out, "once more", overwrite=True)
     assert _name_of(out) == "once more"
 
