@@ -94,8 +94,8 @@ def command(
 ) -> None:
     """Build a static site that runs BUNDLE in the browser, on the reader's own device.
 
-    The bundle is verified, and refused if no browser can run it. ONNX Runtime's WebAssembly and the tokenizer come
-    from npm at pinned versions; the site asks no other server for anything.
+    The bundle is verified, and refused if no browser can run it. ONNX Runtime's WebAssembly and the tokenizer
+    come from npm at pinned versions; the site asks no other server for anything.
 
     \b
     gpt-onnx web bundle -o site          # put the folder on any https host

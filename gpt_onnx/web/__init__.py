@@ -4,8 +4,8 @@
     report = build_site("bundle", "site", vendor(cache_folder))
     report.first_visit_bytes
 
-Neither torch nor onnx is imported. The page itself, HTML, CSS and JavaScript, is in ``site/``; what it is made of
-by others comes from npm, pinned in ``npm/``.
+Neither torch nor onnx is imported. The page itself, HTML, CSS and JavaScript, is in ``site/``; the libraries
+of others that it uses come from npm, pinned in ``npm/``.
 """
 
 from __future__ import annotations

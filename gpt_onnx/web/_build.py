@@ -3,7 +3,8 @@
     report = build_site("bundle", "site", vendor(cache))
     report.files, report.bytes, report.first_visit_bytes
 
-The same bundle, libraries and version of this package give the same bytes. The folder appears whole or not at all.
+The same bundle, libraries and version of this package give the same bytes. The folder appears whole or not at
+all.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ def _report(path: Path, listing: Listing, *, built: bool) -> SiteReport:
 
 
 def _there_already(destination: Path, built_from: str) -> SiteReport | None:
-    """Return the report of a site that is there and made of the same; None: there is none, or it lost a file."""
+    """Return the report of a site that is there, whole, and made of the same; else None."""
     values = read_listing(destination)
     if values.get("built_from") != built_from:
         return None
@@ -176,8 +177,8 @@ def build_site(
         reuse: Whether a site that is there and made of the same is left as it is.
 
     Raises:
-        BundleError: if the bundle is damaged or no browser can run it, or the destination may not or cannot be
-            written.
+        BundleError: if the bundle is damaged or no browser can run it, or the destination may not or cannot
+            be written.
     """
     opened = open_bundle(bundle)
     check_fit(opened)

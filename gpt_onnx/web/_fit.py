@@ -36,8 +36,8 @@ def _faults_of_size(manifest: Manifest, summary: GraphSummary) -> Iterator[str]:
     weights = sum(manifest.files[path].size for path in manifest.graph.data_files)
     if weights > MAX_FILE_BYTES:
         yield (
-            f"its weights have {weights:,} bytes and a browser takes at most {MAX_FILE_BYTES:,}; export it with "
-            "--precision int4"
+            f"its weights have {weights:,} bytes and a browser takes at most {MAX_FILE_BYTES:,}; export it "
+            "with --precision int4"
         )
     for weight in summary.initializers:
         if weight.bytes > MAX_TENSOR_BYTES:

@@ -1,7 +1,7 @@
 """What a site says of itself: ``site.json``, the list of its files with sizes and hashes.
 
-    site.json   read by the page, which holds every file to it
-    sw.js       has the same hashes in it, so that a changed file is a new service worker
+The page reads it and holds every file to it. ``sw.js`` has the same hashes, so that a changed file is a new
+service worker.
 """
 
 from __future__ import annotations
@@ -91,7 +91,9 @@ def read_listing(folder: Path) -> dict[str, Any]:
         values = json.loads((folder / LISTING).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    is_site = isinstance(values, dict) and values.get("format") == FORMAT and isinstance(values.get("files"), dict)
+    is_site = (
+        isinstance(values, dict) and values.get("format") == FORMAT and isinstance(values.get("files"), dict)
+    )
     return values if is_site else {}
 
 
@@ -112,6 +114,8 @@ def check_destination(destination: Path, *, overwrite: bool) -> None:
     found = set(paths_in(destination))
     listed = read_listing(destination).get("files", {})
     if found and not listed:
-        raise BundleError(f"{destination} is a folder and no site, and is not overwritten; choose another name.")
+        raise BundleError(
+            f"{destination} is a folder and no site, and is not overwritten; choose another name."
+        )
     if foreign := sorted(found - set(listed) - set(UNLISTED)):
         raise BundleError(f"{destination} holds {foreign[0]}, no part of the site there; move it away first.")

@@ -1,7 +1,8 @@
 """What the page may do, and what lets it use threads: the headers of its files.
 
-The policy stands in the page as well, for servers whose headers nobody can set; there it has no frame-ancestors,
-which a page cannot say of itself. No script stands in the page, and none comes from elsewhere.
+The policy stands in the page as well, for servers whose headers nobody can set; there it has no
+frame-ancestors, which a page cannot say of itself. No script stands in the page, and none comes from another
+host.
 """
 
 from __future__ import annotations

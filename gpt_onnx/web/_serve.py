@@ -3,8 +3,8 @@
     with serving(Path("site"), port=8000) as url: ...
     serve(Path("site"), port=8000, tell=print)          # until ctrl-C
 
-It listens on 127.0.0.1 alone and answers requests that name this machine: a page of another host cannot read it
-by a name that leads here. It sends what the site lists, and nothing else.
+It listens on 127.0.0.1 alone and answers requests that name this machine: a page of another host cannot read
+it by a name that leads here. It sends what the site lists, and nothing else.
 """
 
 from __future__ import annotations
@@ -113,7 +113,9 @@ def _listening(site: Path, port: int) -> _Server:
     try:
         return _Server(site, port)
     except OSError as exc:
-        raise InputError(f"port {port} is not to be had ({exc.strerror}); choose another with --port.") from exc
+        raise InputError(
+            f"port {port} is not to be had ({exc.strerror}); choose another with --port."
+        ) from exc
 
 
 @contextmanager

@@ -3,8 +3,8 @@
     folder = vendor(Path("~/.cache/gpt-onnx/web").expanduser())      # npm runs the first time alone
     folder = vendor(cache, assets=Path("node_modules"))              # nothing is fetched
 
-npm checks the packages against the hashes of ``npm/package-lock.json``; each file that is taken from them is held
-to its own hash here, wherever it comes from.
+npm checks the packages against the hashes of ``npm/package-lock.json``; each file that is taken from them is
+held to its own hash here, wherever it comes from.
 """
 
 from __future__ import annotations
@@ -113,8 +113,8 @@ def _install(folder: Path) -> None:
     npm = shutil.which(NPM[0])
     if npm is None:
         raise ProviderError(
-            "npm is not installed here, and the page's libraries come from it; install Node.js, or name a folder "
-            "that has them with --assets."
+            "npm is not installed here, and the page's libraries come from it; install Node.js, or name a "
+            "folder that has them with --assets."
         )
     for name, content in _pins().items():
         (folder / name).write_bytes(content)
@@ -127,8 +127,8 @@ def _install(folder: Path) -> None:
         failure = f"nothing came within {TIMEOUT_S} s"
     if failure is not None:
         raise ProviderError(
-            f"npm cannot fetch the page's libraries ({failure}); see that you are online, or name a folder that "
-            "has them with --assets."
+            f"npm cannot fetch the page's libraries ({failure}); see that you are online, or name a folder "
+            "that has them with --assets."
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 import signal
@@ -22,6 +23,10 @@ from gpt_onnx.errors import InputError
 ASSETS = {library.name: f"// {library.name}\n".encode() for library in vendor.LIBRARIES}
 
 
+def _small(library: vendor.Library) -> vendor.Library:
+    return dataclasses.replace(library, sha256=hashlib.sha256(ASSETS[library.name]).hexdigest())
+
+
 @pytest.fixture
 def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Small files in place of the libraries, and a cache of their own."""
@@ -29,11 +34,7 @@ def assets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     folder.mkdir()
     for name, content in ASSETS.items():
         (folder / name).write_bytes(content)
-    small = [
-        vendor.Library(package=one.package, path=one.path, sha256=hashlib.sha256(ASSETS[one.name]).hexdigest())
-        for one in vendor.LIBRARIES
-    ]
-    monkeypatch.setattr(vendor, "LIBRARIES", tuple(small))
+    monkeypatch.setattr(vendor, "LIBRARIES", tuple(map(_small, vendor.LIBRARIES)))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     return folder
 
@@ -102,14 +103,11 @@ def test_libraries_are_kept_in_the_users_cache(tmp_path: Path, monkeypatch: pyte
 
 
 SERVER = """
-import sys
-import gpt_onnx.web._vendor as vendor, hashlib
-from pathlib import Path
-assets = Path(sys.argv[1])
-vendor.LIBRARIES = tuple(
-    vendor.Library(package=one.package, path=one.path, sha256=hashlib.sha256((assets / one.name).read_bytes()).hexdigest())
-    for one in vendor.LIBRARIES
-)
+import dataclasses, hashlib, pathlib, sys
+import gpt_onnx.web._vendor as vendor
+hashes = [hashlib.sha256((pathlib.Path(sys.argv[1]) / one.name).read_bytes()) for one in vendor.LIBRARIES]
+pairs = zip(vendor.LIBRARIES, hashes, strict=True)
+vendor.LIBRARIES = tuple(dataclasses.replace(one, sha256=digest.hexdigest()) for one, digest in pairs)
 from gpt_onnx.cli import main
 sys.exit(main(["web", *sys.argv[2:], "--assets", sys.argv[1]]))
 """

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ BROKEN = "!document.getElementById('problem').hidden"
 VIOLATIONS = "Content Security Policy"
 
 WATCHED = """
-(async () => {
+await (async () => {
   const worker = new Worker('worker.js', { type: 'module' });
   const steps = [];
   await new Promise((resolve, reject) => {
@@ -128,7 +129,7 @@ def generated(
     seed: int = 0,
     stop: Sequence[str] = (),
     threads: int = 1,
-    **sampling: float,
+    sampling: Mapping[str, float] = MappingProxyType({}),
 ) -> list[dict[str, Any]]:
     """Return the steps of a generation by a worker of its own, past ends of texts."""
     chosen = {"temperature": 0, "topK": 0, "topP": 1, "minP": 0, "repetitionPenalty": 1, **sampling}

@@ -93,7 +93,7 @@ def test_seed_writes_what_it_writes_in_python(
     shared: Page, shipped: Known, changes: dict[str, float]
 ) -> None:
     sampling = {"temperature": 0.8, "topK": 50, "topP": 1.0, "minP": 0.0, "repetitionPenalty": 1.0, **changes}
-    found = ids_of(generated(shared, PROMPTS[0], new_tokens=40, seed=7, **sampling))
+    found = ids_of(generated(shared, PROMPTS[0], new_tokens=40, seed=7, sampling=sampling))
     words = {"topK": "top_k", "topP": "top_p", "minP": "min_p", "repetitionPenalty": "repetition_penalty"}
     options = {words.get(name, name): value for name, value in sampling.items()} | {
         "top_k": int(sampling["topK"])
@@ -261,7 +261,8 @@ def test_damaged_weights_are_told(bundles: Bundles, tmp_path: Path) -> None:
     with serving(site) as url, page(url) as p:
         p.wait_for(BROKEN, READY_S)
         assert said(p, "problem") == (
-            "bundle/onnx/model.onnx_data is damaged: its SHA-256 is not the manifest's; publish the whole site again."
+            "bundle/onnx/model.onnx_data is damaged: its SHA-256 is not the manifest's; publish the whole "
+            "site again."
         )
 
 
@@ -351,7 +352,9 @@ def test_page_fits_every_width(shared: Page, tmp_path: Path, width: int, dark: b
 def test_rules_of_accessibility_hold(shared: Page, dark: bool) -> None:
     shared.look(dark=dark)
     shared.evaluate(axe() + "; 0")
-    found = shared.evaluate("axe.run().then((said) => said.violations.map((v) => [v.id, v.nodes[0].html]))")
+    found = shared.evaluate(
+        "await axe.run().then((said) => said.violations.map((v) => [v.id, v.nodes[0].html]))"
+    )
     assert found == []
     shared.look()
 

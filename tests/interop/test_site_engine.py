@@ -37,14 +37,20 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Page]:
 def _run(engine: Page, module: str, js: str) -> Any:
     """Evaluate an expression over ``m``, a module of the engine."""
     return engine.evaluate(
-        f"(async () => {{ const m = await import('/engine/{module}.js'); return {js}; }})()"
+        f"await (async () => {{ const m = await import('/engine/{module}.js'); return {js}; }})()"
     )
+
+
+def _refusal(engine: Page, module: str, js: str) -> str:
+    """Return what a call says that throws."""
+    return str(_run(engine, module, f"(() => {{ try {{ {js}; }} catch (e) {{ return e.message; }} }})()"))
 
 
 @pytest.mark.parametrize("seed", [0, 1, 7, 2**31, 2**32 + 5, 2**63 - 1])
 def test_random_numbers_are_numpys(engine: Page, seed: int) -> None:
     [child] = np.random.default_rng(seed).spawn(1)
-    js = f"(() => {{ const r = m.childOfSeed({seed}n); return Array.from({{length: 20}}, () => r.next()); }})()"
+    numbers = "Array.from({ length: 20 }, () => r.next())"
+    js = f"(() => {{ const r = m.childOfSeed({seed}n); return {numbers}; }})()"
     assert _run(engine, "random", js) == child.random(20).tolist()
 
 
@@ -99,8 +105,8 @@ def test_draws_are_the_runtimes(engine: Page) -> None:
 
 
 def test_logits_that_are_no_numbers_are_refused(engine: Page) -> None:
-    js = "(() => { try { m.checkLogits(Float32Array.of(1, NaN, Infinity)); } catch (e) { return e.message; } })()"
-    assert _run(engine, "sampling", js).startswith("2 of 3 logits are NaN or infinite")
+    said = _refusal(engine, "sampling", "m.checkLogits(Float32Array.of(1, NaN, Infinity))")
+    assert said.startswith("2 of 3 logits are NaN or infinite")
 
 
 @pytest.fixture(scope="module")
@@ -116,7 +122,7 @@ def _with_tokenizer(engine: Page, js: str) -> Any:
         "const values = await (await fetch('/model/tokenizer.json')).json();"
         "const tokenizer = new Tokenizer(values, [0], Library);"
     )
-    return engine.evaluate(f"(async () => {{ {setup} return {js}; }})()")
+    return engine.evaluate(f"await (async () => {{ {setup} return {js}; }})()")
 
 
 HARD = (
@@ -145,7 +151,8 @@ def test_pieces_of_text_join_to_what_python_decodes(engine: Page, tokenizer: Tok
     rows = [tokenizer.encode(text) for text in [*TEXTS, *HARD] if text]
     rows += [np.random.default_rng(5).integers(0, 4096, 200).tolist()]
     js = (
-        f"{json.dumps(rows)}.map((ids) => {{ const s = new text.TextStream(text.detokenizer(tokenizer, []), []);"
+        f"{json.dumps(rows)}.map((ids) => {{"
+        "const s = new text.TextStream(text.detokenizer(tokenizer, []), []);"
         "const pieces = ids.map((id) => s.push(id)); return [...pieces, s.flush()]; })"
     )
     for ids, pieces in zip(rows, _with_tokenizer(engine, js), strict=True):
@@ -173,7 +180,7 @@ def test_control_tokens_are_letters(engine: Page, tokenizer: Tokenizer) -> None:
 
 def test_tokenizer_that_cannot_be_read_is_one_sentence(engine: Page) -> None:
     js = (
-        "(() => { try { new Tokenizer({ ...values, model: { type: 'Runes', vocab: {} } }, [], Library); }"
+        "(() => { try { new Tokenizer({ ...values, normalizer: { type: 'Runes' } }, [], Library); }"
         " catch (e) { return e.message; } })()"
     )
     said = _with_tokenizer(engine, js)
@@ -193,5 +200,5 @@ def test_stop_texts_cut_where_the_runtime_cuts(engine: Page, stop: list[str]) ->
 
 
 def test_truncated_reference_is_one_sentence(engine: Page) -> None:
-    js = "(() => { try { m.parseSafetensors(new Uint8Array([9, 0, 0, 0, 0, 0, 0, 0, 1])); } catch (e) { return e.message; } })()"
-    assert _run(engine, "safetensors", js) == "reference.safetensors cannot be read (it is truncated)."
+    said = _refusal(engine, "safetensors", "m.parseSafetensors(new Uint8Array([9, 0, 0, 0, 0, 0, 0, 0, 1]))")
+    assert said == "reference.safetensors cannot be read (it is truncated)."

@@ -147,7 +147,7 @@ def test_every_field_has_a_label_and_ids_are_unique(bundle: Path, libraries: Pat
     fields = re.findall(
         r"<(?:input|textarea|progress)\b[^>]*\bid=\"([^\"]+)\"", (site / "index.html").read_text()
     )
-    assert len(fields) == 12
+    assert len(fields) == 11
     assert set(fields) <= set(page.labels)
     assert len(page.ids) == len(set(page.ids))
 

@@ -22,7 +22,7 @@ def site(tmp_path: Path) -> Path:
     files = {"index.html": "<p>hello", "page/app.js": "1", "a.wasm.gz": "2", "sw.js": "3"}
     for name, content in files.items():
         (folder / name).write_text(content)
-    listed = {name: {} for name in files if name != "sw.js"}
+    listed: dict[str, object] = {name: {} for name in files if name != "sw.js"}
     (folder / "site.json").write_text(json.dumps({"format": "gpt-onnx site", "files": listed}))
     (folder / "secret.txt").write_text("not of the site")
     (tmp_path / "outside.txt").write_text("not of the site")

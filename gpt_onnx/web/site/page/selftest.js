@@ -10,7 +10,7 @@ export function showTesting({ done, all }) {
 
 /** @param {import("../engine/reference.js").Report} report */
 export function showReport(report) {
-  const percent = `${(100 * report.maxRatio).toFixed(0)} %`;
+  const percent = report.maxRatio < 0.01 ? "under 1 %" : `${(100 * report.maxRatio).toFixed(0)} %`;
   const error = `the largest error is ${report.maxError.toExponential(1)} of ${report.tolerance.toExponential(1)}, ${percent} of what is accepted`;
   const compared = `${counted(report.logits)} logits and ${counted(report.tokens)} greedy tokens`;
   const sentence = report.passed
