@@ -6,14 +6,19 @@ float32:
     blocks = Reshape(Cast(Gather(integers, ids)), (B, S, n_blocks, block_size))
     y = Reshape((blocks - Cast(Gather(zeros, ids))) * Gather(scales, ids), (B, S, K))
 
-The integers are those of the head where both are one table, stored again in the order that rows need.
+The integers are those of the head where both are one table, stored again in the order that rows need. Rows of
+8 bits as MatMulNBits packs them have that order already, and are stored once.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import onnx_ir as ir
 
 from gpt_onnx.export.quantize.grid import Grid
+from gpt_onnx.export.quantize.parts import ROW_PARTS
 
 from ._graph import int64_initializer, named_node
 from ._quantized import Uses, part_value
@@ -41,13 +46,32 @@ class _Builder:
         return self.add("Cast", [rows], f"{name}.float", {"to": _FLOAT}) if name != "row_scales" else rows
 
 
-def dequantize_lookup(graph: ir.Graph, lookup: ir.Node, uses: Uses, grid: Grid) -> None:
-    """Let one lookup read integers."""
-    rows, columns = uses.shape
+def _middle(graph: ir.Graph, grid: Grid) -> ir.Value:
+    """Return the zero point that a symmetric grid does not store."""
+    name = f"middle_{grid.bits}"
+    if name not in graph.initializers:
+        tensor = ir.tensor(np.array(1 << (grid.bits - 1), np.float32), name=name)
+        kind = ir.TensorType(tensor.dtype)
+        graph.register_initializer(ir.Value(name=name, shape=ir.Shape(()), type=kind, const_value=tensor))
+    return graph.initializers[name]
+
+
+def dequantize_lookup(
+    graph: ir.Graph, lookup: ir.Node, uses: Uses, grid: Grid, stored: Sequence[str] = ROW_PARTS
+) -> None:
+    """Let one lookup read integers.
+
+    Args:
+        graph: The graph.
+        lookup: ``Gather(W, input_ids)``.
+        uses: What W is used for.
+        grid: How W is stored.
+        stored: Its integers and zero points, one byte a number each, and its scales; symmetric grids need no
+            zero points.
+    """
+    columns = uses.shape[1]
     blocks = columns // grid.block_size
-    integers = part_value(graph, uses, grid, "integers", (rows, columns), ir.DataType.UINT8)
-    zeros = part_value(graph, uses, grid, "zeros", (rows, blocks), ir.DataType.UINT8)
-    scales = part_value(graph, uses, grid, "scales", (rows, blocks), ir.DataType.FLOAT)
+    integers, *zeros, scales = (part_value(graph, uses, grid, name) for name in stored)
     build = _Builder(graph, lookup, uses.value.name or "")
     in_blocks = int64_initializer(
         graph, f"shape_0_0_{blocks}_{grid.block_size}", [0, 0, blocks, grid.block_size]
@@ -55,7 +79,10 @@ def dequantize_lookup(graph: ir.Graph, lookup: ir.Node, uses: Uses, grid: Grid) 
     of_block = int64_initializer(graph, f"shape_0_0_{blocks}_1", [0, 0, blocks, 1])
     whole = int64_initializer(graph, f"shape_0_0_{columns}", [0, 0, columns])
     numbers = build.add("Reshape", [build.rows(integers, "row_integers"), in_blocks], "row_blocks")
-    middle = build.add("Reshape", [build.rows(zeros, "row_zeros"), of_block], "row_zero_blocks")
+    if zeros:
+        middle = build.add("Reshape", [build.rows(zeros[0], "row_zeros"), of_block], "row_zero_blocks")
+    else:
+        middle = _middle(graph, grid)
     size = build.add("Reshape", [build.rows(scales, "row_scales"), of_block], "row_scale_blocks")
     shifted = build.add("Sub", [numbers, middle], "row_shifted")
     scaled = build.add("Mul", [shifted, size], "row_scaled")

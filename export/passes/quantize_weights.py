@@ -1,20 +1,23 @@
 """Every weight that products and lookups use becomes integers; one function a form of the graph.
 
-    rewrite = QuantizeWeights(choice, FUSED)
+    rewrite = QuantizeWeights(choice, FORMS["fused"])
     rewrite(model)              # how many products and lookups now read integers
 
-FUSED: com.microsoft::MatMulNBits and GatherBlockQuantized. STANDARD: DequantizeLinear before MatMul and after
-Gather, for targets of standard operators.
+fused: com.microsoft::MatMulNBits and GatherBlockQuantized. bytes: MatMulNBits, and lookups of 8-bit tables
+in standard operators over the same bytes: the WebAssembly that ONNX Runtime has for WebGPU, which
+transformers.js runs in browsers, lacks GatherBlockQuantized on the CPU. standard: DequantizeLinear before MatMul
+and after Gather, for targets of standard operators.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import onnx_ir as ir
 
 from gpt_onnx.export.quantize.choice import Choice
 from gpt_onnx.export.quantize.grid import Grid
+from gpt_onnx.export.quantize.parts import scale_parts
 
 from ._quantized import Uses, quantizable
 from .dequantize_lookups import dequantize_lookup
@@ -22,6 +25,7 @@ from .dequantize_products import dequantize_product
 from .quantize_lookups import quantize_lookup
 from .quantize_products import quantize_product
 
+BYTE = 8
 Form = Callable[[ir.Graph, Uses, Grid, int], None]
 """Rewrites all uses of one weight; the last argument is the accuracy level."""
 
@@ -43,8 +47,24 @@ def standard(graph: ir.Graph, uses: Uses, grid: Grid, accuracy_level: int) -> No
         dequantize_lookup(graph, lookup, uses, grid)
 
 
+def fused_products(graph: ir.Graph, uses: Uses, grid: Grid, accuracy_level: int) -> None:
+    """Use com.microsoft::MatMulNBits, and standard operators for lookups of bytes."""
+    if grid.bits != BYTE:
+        fused(graph, uses, grid, accuracy_level)
+        return
+    packed: ir.Value | None = None
+    for product in uses.products:
+        packed = quantize_product(graph, product, uses, grid, accuracy_level, packed)
+    scales, *zeros = scale_parts(grid)
+    for lookup in uses.lookups:
+        dequantize_lookup(graph, lookup, uses, grid, ("rows", *zeros, scales))
+
+
+FORMS: Mapping[str, Form] = {"fused": fused, "bytes": fused_products, "standard": standard}
+
+
 class QuantizeWeights:
-    """See the module; ``form`` is ``fused`` or ``standard``.
+    """See the module; ``form`` is one of FORMS.
 
     Raises:
         ConfigError: if no block size divides the inputs of every weight.

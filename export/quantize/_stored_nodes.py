@@ -4,7 +4,7 @@
 
     MatMulNBits, GatherBlockQuantized      bits, block_size
     DequantizeLinear                       block_size, axis, the type of the integers; (K, N) is turned over
-    Gather of one byte a number            the shape of its scales
+    Gather of one byte a number            the shape of its scales; zero points, if any
 
 Refused: shapes that contradict the node.
 """
@@ -184,27 +184,55 @@ def _rows_quantized(grid: Grid, integers: Array, scales: Array, zeros: Array) ->
     return Quantized.of_integers(integers, np.ascontiguousarray(scales), zeros, grid)
 
 
-def _of_rows(node: ir.Node) -> Found | None:
-    """Read a lookup in standard operators: its integers have one byte each, whatever their bits."""
-    value, graph = node.inputs[0], node.graph
-    integers = _constant(value)
-    if value is None or integers is None or graph is None or not (value.name or "").endswith(ROWS):
-        return None
-    name = _name_of(value)
+def _of_rows(name: str, value: ir.Value, graph: ir.Graph, integers: Array) -> Found | None:
+    """Read a table that lookups alone use: one byte a number, whatever its bits."""
     scales, zeros = (_constant(graph.initializers.get(f"{name}{part}")) for part in (".scales", ".zeros"))
     if scales is None or zeros is None:
         return None
-    arrays = integers.numpy(), scales.numpy(), zeros.numpy()
-    inputs, blocks = arrays[0].shape[1], arrays[1].shape[1]
-    grid = Grid(bits=4 if arrays[0].max() < 16 else 8, block_size=inputs // max(1, blocks))
+    arrays = integers, scales.numpy(), zeros.numpy()
+    grid = Grid(bits=4 if integers.max() < 16 else 8, block_size=_block_size(integers, arrays[1]))
     return Found(name, value, grid, partial(_rows_quantized, grid, *arrays), None)
+
+
+def _of_packed_rows(name: str, value: ir.Value, graph: ir.Graph, integers: Array) -> Found | None:
+    """Read a table that MatMulNBits could read too, of 8-bit numbers."""
+    parts = (graph.initializers.get(f"{name}{part}") for part in (".scales", ".zero_points"))
+    scales, zeros = map(_constant, parts)
+    if scales is None or value.const_value is None:
+        return None
+    grid = Grid(bits=8, block_size=_block_size(integers, scales.numpy()), symmetric=zeros is None)
+    tensors = (value.const_value, scales, zeros)
+    return Found(name, value, grid, partial(_packed_quantized, name, grid, tensors), None)
+
+
+def _block_size(integers: Array, scales: Array) -> int:
+    """Return how many numbers of a table share a scale."""
+    return int(integers.shape[1] // max(1, scales.shape[1]))
+
+
+TABLES: Mapping[str, Callable[[str, ir.Value, ir.Graph, Array], Found | None]] = {
+    ROWS: _of_rows,
+    KERNEL: _of_packed_rows,
+}
+"""How the integers of a table are called to what reads a lookup of it in standard operators."""
+
+
+def _of_gather(node: ir.Node) -> Found | None:
+    """Read a lookup in standard operators: its integers have one byte each."""
+    value, graph = node.inputs[0], node.graph
+    integers = _constant(value)
+    if value is None or integers is None or graph is None:
+        return None
+    name = _name_of(value)
+    read = TABLES.get((value.name or "").removeprefix(name))
+    return None if read is None else read(name, value, graph, integers.numpy())
 
 
 READERS: Mapping[tuple[str, str], Callable[[ir.Node], Found | None]] = {
     ("com.microsoft", "MatMulNBits"): _of_product,
     ("com.microsoft", "GatherBlockQuantized"): _of_lookup,
     ("", "DequantizeLinear"): _of_linear,
-    ("", "Gather"): _of_rows,
+    ("", "Gather"): _of_gather,
 }
 """Domain and type of a node that uses a quantised weight to what reads it."""
 
