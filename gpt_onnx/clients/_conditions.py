@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gpt_onnx.bundle._quantization_info import FLOAT_BITS
 from gpt_onnx.clients._client import Condition
 from gpt_onnx.clients._facts import BYTE_LEVEL_BPE, BundleFacts
 
@@ -36,6 +37,19 @@ def is_half(facts: BundleFacts) -> bool:
     return facts.manifest.precision == "fp16"
 
 
+def has_tied_integers(facts: BundleFacts) -> bool:
+    """Whether head and embedding are one table of integers that MatMulNBits sees through a Reshape."""
+    quantization = facts.manifest.quantization
+    is_integers = quantization is not None and quantization.head_bits != FLOAT_BITS
+    return facts.is_fused and facts.tied and is_integers
+
+
+def runs_in_small_wasm(facts: BundleFacts) -> bool:
+    """Whether WebAssembly without float64 and without GatherBlockQuantized has all operators."""
+    is_float32 = facts.manifest.model.position == "learned" and not has_fused_integers(facts)
+    return facts.manifest.target == "web" or is_float32
+
+
 ONE_GRAPH_WITH_CACHE = Condition(
     holds=lambda facts: facts.layout == "dynamic",
     otherwise="its layout is {layout} and this client feeds one graph with a cache of any length; export "
@@ -54,6 +68,16 @@ FILES_FOR_BROWSERS = Condition(
     holds=lambda facts: max(facts.data_bytes, default=0) < BROWSER_FILE_BYTES,
     otherwise="a file of its weights has {largest:,} bytes and browsers take less than 2,000,000,000; export "
     "with --target web, or with --precision int4",
+)
+SMALL_WASM = Condition(
+    holds=runs_in_small_wasm,
+    otherwise="in Node as it is, in a browser only with --target web: the WebAssembly that it brings has "
+    "neither float64 nor GatherBlockQuantized",
+)
+TABLE_AS_IT_IS = Condition(
+    holds=lambda facts: not has_tied_integers(facts),
+    otherwise="its head and embedding are one table of integers, which this client does not take through a "
+    "Reshape; export with --target portable, or with --head-precision fp32",
 )
 A_TOKENIZER = Condition(
     holds=lambda facts: facts.tokenizer is not None,

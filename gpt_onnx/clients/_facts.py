@@ -20,6 +20,7 @@ from gpt_onnx.errors import BundleError
 BYTE_LEVEL_BPE = "byte-level BPE"
 MODEL_TYPES = ("gpt2", "llama")
 """Values of config.json's model_type by which clients work out the cache's shape."""
+TIED = "tie_word_embeddings"
 CONFIG, TOKENIZER = "config.json", "tokenizer.json"
 _MAX_BYTES: Mapping[str, int] = {CONFIG: 1 << 20, TOKENIZER: 64 << 20}
 
@@ -33,6 +34,8 @@ class BundleFacts:
     """One of MODEL_TYPES; None where config.json does not tell the cache's shape."""
     tokenizer: str | None
     """The kind of its tokenizer, as ``tokenizer_kind`` calls it; None: it takes ids alone."""
+    tied: bool = False
+    """Whether head and embedding are one table."""
     data_bytes: tuple[int, ...] = ()
     """Bytes of each file of weights."""
 
@@ -69,12 +72,12 @@ class BundleFacts:
         }
 
 
-def _parts(step: Any) -> list[Any]:
+def _parts(step: Any) -> list[dict[str, Any]]:
     """Return the steps of a pre-tokenizer or decoder, which is one or a sequence."""
     if not isinstance(step, dict):
         return []
-    nested = [part for key in ("pretokenizers", "decoders") for part in step.get(key) or ()]
-    return [step, *(part for part in nested if isinstance(part, dict))]
+    lists = [step[key] for key in ("pretokenizers", "decoders") if isinstance(step.get(key), list)]
+    return [step, *(part for parts in lists for part in parts if isinstance(part, dict))]
 
 
 def tokenizer_kind(definition: Mapping[str, Any]) -> str:
@@ -112,9 +115,11 @@ def facts_in(folder: Path, manifest: Manifest, sizes: Mapping[str, int]) -> Bund
     Raises:
         BundleError: if config.json or tokenizer.json is not JSON.
     """
+    config = _read(folder / CONFIG) if CONFIG in sizes else {}
     return BundleFacts(
         manifest=manifest,
-        model_type=known_model_type(_read(folder / CONFIG)) if CONFIG in sizes else None,
+        model_type=known_model_type(config),
+        tied=config.get(TIED) is True,
         tokenizer=tokenizer_kind(_read(folder / TOKENIZER)) if TOKENIZER in sizes else None,
         data_bytes=tuple(sizes.get(path, 0) for path in manifest.graph.data_files),
     )

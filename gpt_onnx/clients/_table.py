@@ -21,7 +21,9 @@ from gpt_onnx.clients._conditions import (
     KNOWN_CACHE,
     ONE_GRAPH_WITH_CACHE,
     ONE_ROW,
+    SMALL_WASM,
     STANDARD_OPERATORS,
+    TABLE_AS_IT_IS,
     has_fused_integers,
 )
 from gpt_onnx.clients._facts import BYTE_LEVEL_BPE, BundleFacts
@@ -54,7 +56,6 @@ WEB = Client(
     tried=("1.30.0",),
     needs=(FILES_FOR_BROWSERS,),
     limits=(ACCURACY_IN_FILE,),
-    since=(Since(version="1.23.0", holds=has_fused_integers),),
 )
 TRANSFORMERS_JS = Client(
     name="transformers.js",
@@ -62,13 +63,14 @@ TRANSFORMERS_JS = Client(
     tried=("3.4.0", "3.8.1", "4.0.0", "4.3.2"),
     since=(Since(version="4.0.0", holds=has_fused_integers),),
     needs=(ONE_GRAPH_WITH_CACHE, KNOWN_CACHE, FILES_FOR_BROWSERS),
-    limits=(A_TOKENIZER, EITHER_PADDING, ACCURACY_IN_FILE),
+    limits=(A_TOKENIZER, SMALL_WASM, EITHER_PADDING, ACCURACY_IN_FILE),
     usage=_usage.TRANSFORMERS_JS,
 )
 OPENVINO = Client(
     name="OpenVINO",
     package="PyPI openvino",
     tried=("2026.4.1",),
+    needs=(TABLE_AS_IT_IS,),
     limits=(ONE_ROW, FLOAT_ACTIVATIONS),
     usage=_usage.OPENVINO,
 )

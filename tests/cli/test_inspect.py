@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gpt_onnx.bundle import Manifest, seal
+from gpt_onnx.bundle import Manifest, open_bundle, seal
 from gpt_onnx.cli._units import in_units
 from gpt_onnx.cli.inspect import collapsed, command
 from gpt_onnx.errors import BundleError
@@ -201,3 +201,35 @@ def test_it_needs_nothing_heavy(make_bundle: BundleMaker) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads(done.stdout)["name"] == "toy"
+
+
+def test_clients_are_told_with_versions_and_reasons(make_bundle: BundleMaker) -> None:
+    text = _text(make_bundle(attention="gqa"), "--clients")
+    rows = {line.split("  ")[0]: line for line in text.splitlines()}
+    assert "1.19.2 to " in rows["onnxruntime"]
+    assert "its graph has operators of com.microsoft; export with --target portable" in rows[
+        "ONNX reference evaluator"
+    ]
+    assert "operators of model" not in text
+
+
+def test_clients_are_in_the_json_where_they_are_asked_for(make_bundle: BundleMaker) -> None:
+    path = make_bundle(layout="static")
+    assert "clients" not in _json(path)
+    clients = {client["name"]: client for client in _json(path, "--clients")["clients"]}
+    assert clients["onnxruntime"]["runs"]
+    genai = clients["onnxruntime-genai"]
+    assert not genai["runs"]
+    assert genai["why_not"][0].startswith("its layout is static and this client feeds one graph")
+    assert {"package", "oldest", "newest_tried", "versions", "limits"} < set(genai)
+
+
+@pytest.mark.parametrize("content", ["{", "[1", "[" * 100_000, "\xff"])
+def test_a_tokenizer_that_is_no_json_is_one_sentence(make_bundle: BundleMaker, content: str) -> None:
+    path = make_bundle()
+    manifest = open_bundle(path).manifest
+    (path / "tokenizer.json").write_text(content, encoding="latin-1")
+    seal(path, manifest)
+    result = CliRunner().invoke(command, [str(path), "--clients"])
+    assert isinstance(result.exception, BundleError)
+    assert "tokenizer.json is no JSON" in str(result.exception)

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gpt_onnx.clients import Client, facts_of, is_older, oldest_version
+from gpt_onnx.clients import Client, facts_of, is_older, judge, oldest_version
 from tests.interop._environments import python_of
 from tests.interop._known import NEW_TOKENS, PROMPTS, Known
 
@@ -79,6 +79,11 @@ def is_too_old(client: Client, version: str, known: Known) -> bool:
     """Whether the table says that a version cannot run a bundle."""
     facts = facts_of(known.gpt.engine.bundle)
     return is_older(version, oldest_version(client, facts))
+
+
+def runs(client: Client, known: Known) -> bool:
+    """Return whether the table says that a client can run a bundle at all."""
+    return judge(client, facts_of(known.gpt.engine.bundle)).runs
 
 
 def check_alone(python: Path, program: str, known: Known) -> None:

@@ -59,7 +59,8 @@ EVERY = {client.name for client in CLIENTS}
 def test_a_portable_bundle_runs_everywhere_without_conditions(make_manifest: Any) -> None:
     facts = _facts(make_manifest("dynamic", "decomposed"))
     assert _runs(facts) == EVERY
-    assert not any(verdict.limits for verdict in verdicts(facts))
+    assert [verdict.client.name for verdict in verdicts(facts) if verdict.limits] == [TRANSFORMERS_JS.name]
+    assert "in a browser only with --target web" in _verdict(TRANSFORMERS_JS, facts).limits[0]
 
 
 def test_fused_operators_are_no_standard(make_manifest: Any) -> None:
@@ -117,6 +118,28 @@ def test_clients_that_never_round_activations_are_told(make_manifest: Any) -> No
     assert not _verdict(OPENVINO, exact).limits
     assert not _verdict(ONNXRUNTIME, rounded).limits
     assert 'session.qdq_matmulnbits_accuracy_level to "0"' in _verdict(ONNXRUNTIME, exact).limits[0]
+
+
+def test_small_webassembly_runs_target_web_and_learned_positions_in_float32(make_manifest: Any) -> None:
+    def is_warned(**changes: Any) -> bool:
+        position = changes.pop("position", "sinusoidal")
+        manifest = make_manifest("dynamic", "gqa", **changes)
+        model = dataclasses.replace(manifest.model, position=position)
+        limits = _verdict(TRANSFORMERS_JS, _facts(manifest.replace(model=model))).limits
+        return any("in a browser only" in limit for limit in limits)
+
+    assert not is_warned(target="web")
+    assert is_warned(target="cpu")
+    assert not is_warned(target="cpu", position="learned")
+    assert is_warned(target="cpu", position="learned", precision="int4", quantization=INT4)
+
+
+def test_openvino_takes_a_tied_table_of_integers_in_standard_operators_alone(make_manifest: Any) -> None:
+    fused, standard = (_quantized(make_manifest, attention, 0) for attention in ("gqa", "decomposed"))
+    tied = dataclasses.replace(fused, tied=True)
+    assert "--head-precision fp32" in _verdict(OPENVINO, tied).faults[0]
+    assert _verdict(OPENVINO, fused).runs
+    assert _verdict(OPENVINO, dataclasses.replace(standard, tied=True)).runs
 
 
 def test_the_oldest_version_is_that_of_what_the_bundle_has(make_manifest: Any) -> None:
