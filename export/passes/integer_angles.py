@@ -3,10 +3,10 @@
     angle = p * frequency + phase, less whole turns                     (float64, cast to float32)
     total = p * G + P;  angle = (total - total / 2^42 * 2^42 - 2^41) * 2 pi / 2^42      (int64, then float32)
 
-G and P are frequency / (2 pi) and phase / (2 pi) + 1/2 as whole numbers of 2^-42 turns, so that angles come out
-in [-pi, pi). They are off by p * 2^-43 turns at most, 7e-7 rad at position 2^20, and nothing overflows before
-2^21. For targets whose runtimes have no float64: WebGPU, and the WebAssembly that comes with it. Declined where
-angles are rounded to float32 before whole turns are taken off.
+G and P are frequency / (2 pi) and phase / (2 pi) + 1/2 as whole numbers of 2^-42 turns, so that angles come
+out in [-pi, pi). They are off by p * 2^-43 turns at most, 7e-7 rad at position 2^20, and nothing overflows
+before 2^21. For targets whose runtimes have no float64: WebGPU, and the WebAssembly that comes with it.
+Declined where angles are rounded to float32 before whole turns are taken off.
 """
 
 from __future__ import annotations

@@ -5,8 +5,8 @@
 
 fused: com.microsoft::MatMulNBits and GatherBlockQuantized. bytes: MatMulNBits, and lookups of 8-bit tables
 in standard operators over the same bytes: the WebAssembly that ONNX Runtime has for WebGPU, which
-transformers.js runs in browsers, lacks GatherBlockQuantized on the CPU. standard: DequantizeLinear before MatMul
-and after Gather, for targets of standard operators.
+transformers.js runs in browsers, lacks GatherBlockQuantized on the CPU. standard: DequantizeLinear before
+MatMul and after Gather, for targets of standard operators.
 """
 
 from __future__ import annotations
