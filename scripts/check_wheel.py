@@ -34,6 +34,14 @@ def check_names(wheel: Path) -> None:
         sys.exit(f"the wheel would install {sorted(leaked)} besides gpt_onnx")
 
 
+def check_page(wheel: Path) -> None:
+    """Make sure that every file of the browser's page is in it."""
+    here = {path.relative_to(ROOT).as_posix() for path in (ROOT / "gpt_onnx" / "web").rglob("*.*")}
+    wanted = {name for name in here if "__pycache__" not in name}
+    if missing := wanted - set(zipfile.ZipFile(wheel).namelist()):
+        sys.exit(f"the wheel lacks {sorted(missing)}")
+
+
 def run_installed(wheel: Path, folder: Path) -> None:
     """Install the wheel alone, borrowing the dependencies of this environment, and run it elsewhere."""
     venv.create(folder / "venv", with_pip=False)
@@ -60,6 +68,7 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         wheel = build(Path(name))
         check_names(wheel)
+        check_page(wheel)
         run_installed(wheel, Path(name))
     print(f"{wheel.name}: builds, installs nothing but gpt_onnx, and runs outside the repository")
 

@@ -23,10 +23,10 @@ from gpt_onnx.errors import ProviderError
 from gpt_onnx.web import build_site, vendor
 from gpt_onnx.web._serve import serving
 from tests.interop._browser import Page, page
-from tests.interop._environments import HERE, install, locked
+from tests.interop._environments import HERE, STAMP, install, locked
 from tests.interop._environments import cache_folder as interop_folder
 
-AXE = "node_modules/axe-core/axe.min.js"
+PINS = ("package.json", "package-lock.json")
 READY_S = 120  # on a busy machine
 IDLE = "document.documentElement.dataset.state === 'idle'"
 BROKEN = "!document.getElementById('problem').hidden"
@@ -60,16 +60,21 @@ def libraries() -> Path:
         pytest.skip(str(exc))
 
 
-def axe() -> str:
-    """Return axe-core, the rules of accessibility, as a script; skips the test where npm cannot fetch it."""
+def checkers() -> Path:
+    """Return the node_modules of site/package.json; skips the test where npm cannot fetch them."""
     npm = shutil.which("npm") or pytest.skip("npm is not installed here")
-    folder = interop_folder() / "axe"
+    folder, pins = interop_folder() / "site", HERE / "site"
     with locked(folder):
-        if not (folder / AXE).is_file():
-            for name in ("package.json", "package-lock.json"):
-                shutil.copy(HERE / "site" / name, folder)
-            install([npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], "axe-core", folder)
-    return (folder / AXE).read_text(encoding="utf-8")
+        kept = [(folder / name).read_bytes() if (folder / name).exists() else b"" for name in (*PINS, STAMP)]
+        wanted = [(pins / name).read_bytes() for name in PINS]
+        if kept != [*wanted, b"done"]:
+            for name in PINS:
+                shutil.copy(pins / name, folder)
+            install(
+                [npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund"], "axe-core, typescript", folder
+            )
+            (folder / STAMP).write_bytes(b"done")
+    return folder / "node_modules"
 
 
 def site_of(bundle: Path, folder: Path) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,7 +20,7 @@ from tests.interop._sites import (
     BROKEN,
     IDLE,
     READY_S,
-    axe,
+    checkers,
     generated,
     ids_of,
     opened,
@@ -200,8 +201,6 @@ def test_self_test_agrees_with_pytorch(bundles: Bundles, tmp_path: Path, name: s
 
 
 def test_self_test_fails_where_numbers_differ(bundles: Bundles, tmp_path: Path) -> None:
-    import shutil
-
     import numpy as np
     from safetensors.numpy import load_file, save_file
 
@@ -242,6 +241,18 @@ def test_without_isolation_one_thread_works(site: Path, shipped: Known) -> None:
         p.wait_for(IDLE, READY_S)
         assert "1 thread ·" in said(p, "facts")
         assert ids_of(generated(p, PROMPTS[0], new_tokens=8)) == shipped.ids[0][:8]
+
+
+def test_large_model_is_loaded_when_the_user_says_so(site: Path, tmp_path: Path) -> None:
+    changed = shutil.copytree(site, tmp_path / "changed")
+    worker = (changed / "worker.js").read_text(encoding="utf-8")
+    (changed / "worker.js").write_text(worker.replace("200_000_000", "1_000"), encoding="utf-8")
+    with serving_plainly({"/": changed}) as server, page(server.url + "/") as p:
+        p.wait_for("!document.getElementById('load').hidden", READY_S)
+        assert said(p, "load") == "Load the model (23.2 MB)"
+        assert "/bundle/onnx/model.onnx_data" not in server.requests
+        p.click("#load")
+        p.wait_for(IDLE, READY_S)
 
 
 def test_half_loaded_weights_are_told(site: Path) -> None:
@@ -291,8 +302,6 @@ def test_bundle_without_tokenizer_works_by_ids(bundles: Bundles, tmp_path: Path)
 
 
 def test_tokenizer_read_in_another_way_is_told(site: Path, tmp_path: Path) -> None:
-    import shutil
-
     changed = shutil.copytree(site, tmp_path / "changed")
     listing = json.loads((changed / "site.json").read_text(encoding="utf-8"))
     listing["tokenizer_samples"][0][1][0] += 1
@@ -351,7 +360,7 @@ def test_page_fits_every_width(shared: Page, tmp_path: Path, width: int, dark: b
 @pytest.mark.parametrize("dark", [False, True])
 def test_rules_of_accessibility_hold(shared: Page, dark: bool) -> None:
     shared.look(dark=dark)
-    shared.evaluate(axe() + "; 0")
+    shared.evaluate((checkers() / "axe-core" / "axe.min.js").read_text(encoding="utf-8") + "; 0")
     found = shared.evaluate(
         "await axe.run().then((said) => said.violations.map((v) => [v.id, v.nodes[0].html]))"
     )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +18,10 @@ from gpt_onnx.runtime.sampling import Sampler, Sampling
 from gpt_onnx.runtime.tokenizer import Tokenizer, load_tokenizer
 from gpt_onnx.web._samples import TEXTS
 from tests.interop._browser import Page, page
+from tests.interop._environments import HERE
 from tests.interop._models import SHIPPED
 from tests.interop._served import serving
-from tests.interop._sites import libraries
+from tests.interop._sites import checkers, libraries
 
 VALIDATION = SHIPPED / "validation.txt"
 SITE = Path(__file__).parents[2] / "gpt_onnx" / "web" / "site"
@@ -202,3 +205,11 @@ def test_stop_texts_cut_where_the_runtime_cuts(engine: Page, stop: list[str]) ->
 def test_truncated_reference_is_one_sentence(engine: Page) -> None:
     said = _refusal(engine, "safetensors", "m.parseSafetensors(new Uint8Array([9, 0, 0, 0, 0, 0, 0, 0, 1]))")
     assert said == "reference.safetensors cannot be read (it is truncated)."
+
+
+def test_types_of_the_modules_fit() -> None:
+    node = shutil.which("node") or pytest.skip("Node is not installed here")
+    command = [node, str(checkers() / "typescript" / "bin" / "tsc"), "-p", str(HERE / "site")]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == ""
+    assert done.returncode == 0

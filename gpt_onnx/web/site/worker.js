@@ -1,8 +1,8 @@
 /**
  * The worker that runs the model, so that the page stays responsive.
  *
- * It is told { load }, { generate }, { stop } and { test }, and says { progress }, { ready }, { step }, { report } and
- * { failed }: one sentence, with `fault` where it is this program's.
+ * It is told { load }, { agree }, { generate }, { stop } and { test }, and says { ask }, { progress }, { ready },
+ * { step }, { testing }, { report }, { kept } and { failed }: one sentence, with `fault` where it is this program's.
  */
 
 import { readBundle } from "./engine/bundle.js";
@@ -19,11 +19,14 @@ import { Tokenizer, checkTokenizer } from "./engine/tokenizer.js";
 const BASE = new URL("./", import.meta.url);
 const WASM = "vendor/ort-wasm-simd-threaded.wasm.gz";
 const MAX_UNFOLDED_BYTES = 1_500_000_000;
+const ASK_ABOVE_BYTES = 200_000_000;
+const REFERENCE = "bundle/reference.safetensors";
 const END_OF_TEXT = "<|endoftext|>";
 
-/** @type {import("./engine/generation.js").Model & { files: Files } | null} */
-let model = null;
+/** @type {import("./engine/generation.js").Model & { files: Files }} There is one once it is loaded. */
+let model;
 let stopping = false;
+let agree = () => {};
 
 /**
  * @param {Files} files
@@ -70,6 +73,21 @@ function settingsFor({ manifest: { target, quantization, model } }) {
   return unfolds ? { "session.disable_quant_qdq": "1" } : {};
 }
 
+/**
+ * Wait for the user's word before much is fetched.
+ *
+ * @param {Files} files
+ * @param {string[]} paths
+ */
+async function agreed(files, paths) {
+  const total = files.sizeOf(paths);
+  if (total <= ASK_ABOVE_BYTES || (await files.haveKept(paths))) return;
+  postMessage({ ask: { total } });
+  await new Promise((resolve) => {
+    agree = () => resolve(null);
+  });
+}
+
 /** @param {{ threads?: number }} wishes */
 async function load(wishes) {
   if (!hasSimd()) {
@@ -81,6 +99,7 @@ async function load(wishes) {
   const files = await Files.open(BASE, (done) => total && postMessage({ progress: { done, total } }));
   const bundle = await readBundle(files);
   const weights = [bundle.graph, ...bundle.data];
+  await agreed(files, weights);
   const tokenizerPath = bundle.file("tokenizer.json");
   total = files.done + files.sizeOf([WASM, ...weights, ...(tokenizerPath ? [tokenizerPath] : [])]);
   const [runtime, [graph, ...data], { tokenizer, notice }] = await Promise.all([
@@ -88,22 +107,20 @@ async function load(wishes) {
     Promise.all(weights.map((path) => files.bytes(path))),
     readTokenizer(files, bundle),
   ]);
-  const names = bundle.data.map((path) => path.split("/").pop());
+  const names = bundle.data.map((path) => path.slice(path.lastIndexOf("/") + 1));
   const session = await telling("The browser cannot load the graph; run gpt-onnx verify on the bundle", () =>
     Session.load(runtime, graph, new Map(names.map((name, index) => [name, data[index]])), settingsFor(bundle)),
   );
   const { manifest, defaults } = bundle;
   model = { files, manifest, defaults, tokenizer, decoder: decoderFor(session, manifest) };
-  postMessage({ ready: { manifest, defaults, threads, notice, byIds: !tokenizer, tests: !!referencePath() } });
+  postMessage({ ready: { manifest, defaults, threads, notice, byIds: !tokenizer, tests: files.has(REFERENCE) } });
   await keep();
 }
 
-const referencePath = () => (model?.files.has("bundle/reference.safetensors") ? "bundle/reference.safetensors" : null);
 
 /** Fetch what is not needed yet, so that the page works offline. */
 async function keep() {
-  const path = referencePath();
-  if (path) await model?.files.bytes(path).catch(() => {}); // the self-test will say so
+  if (model.files.has(REFERENCE)) await model.files.bytes(REFERENCE).catch(() => {}); // the self-test will say so
   postMessage({ kept: true });
 }
 
@@ -112,7 +129,7 @@ async function keep() {
  * @returns {number[]} Its ids, or those that an empty text begins with.
  */
 function encoded(text) {
-  const { tokenizer, defaults } = /** @type {NonNullable<typeof model>} */ (model);
+  const { tokenizer, defaults } = model;
   if (!tokenizer) return text.split(/[\s,]+/).filter(Boolean).map(idOf);
   const ids = tokenizer.encode(text);
   if (ids.length) return ids;
@@ -141,7 +158,7 @@ async function write({ prompt, ...wishes }) {
 }
 
 async function test() {
-  const bytes = await model.files.bytes(referencePath());
+  const bytes = await model.files.bytes(REFERENCE);
   const progress = (/** @type {number} */ done, /** @type {number} */ all) => postMessage({ testing: { done, all } });
   postMessage({ report: await selfTest(model, parseSafetensors(bytes), progress) });
 }
@@ -149,10 +166,9 @@ async function test() {
 const ACTS = { load, generate: write, test };
 
 self.onmessage = async ({ data }) => {
-  if ("stop" in data) {
-    stopping = true;
-    return;
-  }
+  if ("stop" in data) stopping = true;
+  if ("agree" in data) agree();
+  if (!(Object.keys(data)[0] in ACTS)) return;
   const [name, wishes] = Object.entries(data)[0];
   try {
     await ACTS[name](wishes);

@@ -135,7 +135,7 @@ class Decoder {
    * Fill them.
    *
    * @param {ReturnType<Decoder["inputs"]>} inputs
-   * @param {number[]} ids
+   * @param {number[]} newIds
    * @param {boolean} all
    */
   fill({ ids, mask, positions, keep }, newIds, all) {
@@ -156,7 +156,7 @@ class Decoder {
   }
 
   get cacheType() {
-    return this.session.types.get("past_key_values.0.key");
+    return this.session.type("past_key_values.0.key");
   }
 
   /** @param {number} slots */
@@ -350,7 +350,7 @@ export class RecomputeDecoder extends Decoder {
 
   /** @param {number[]} tokens */
   #fed(tokens) {
-    const type = this.session.types.get("input_ids");
+    const type = this.session.type("input_ids");
     const buffer = new Buffer(this.runtime, type, [1, tokens.length]);
     if (type === "int64") buffer.integers.set(tokens.map(BigInt));
     else this.runtime.view(Int32Array, buffer.address, tokens.length).set(tokens);

@@ -15,7 +15,7 @@ import { cacheName, keyOf } from "./kept.js";
 
 const HEX = Array.from({ length: 256 }, (_, byte) => byte.toString(16).padStart(2, "0"));
 
-/** @param {Uint8Array} bytes */
+/** @param {Uint8Array<ArrayBuffer>} bytes */
 async function sha256(bytes) {
   const digest = await crypto.subtle.digest("SHA-256", bytes);
   return Array.from(new Uint8Array(digest), (byte) => HEX[byte]).join("");
@@ -86,14 +86,28 @@ export class Files {
   }
 
   /**
+   * @param {string[]} paths
+   * @returns {Promise<boolean>} Whether all of them are here from an earlier visit.
+   */
+  async haveKept(paths) {
+    const found = await Promise.all(paths.map((path) => this.#kept?.match(this.#key(path))));
+    return found.every(Boolean);
+  }
+
+  /** @param {string} path */
+  #key(path) {
+    return keyOf(new URL(path, this.base).href, this.entry(path).sha256);
+  }
+
+  /**
    * Return a file's content, which is what the list promises.
    *
    * @param {string} path
-   * @returns {Promise<Uint8Array>}
+   * @returns {Promise<Uint8Array<ArrayBuffer>>}
    */
   async bytes(path) {
     const entry = this.entry(path);
-    const key = keyOf(new URL(path, this.base).href, entry.sha256);
+    const key = this.#key(path);
     const kept = await this.#kept?.match(key);
     const found = kept && new Uint8Array(await kept.arrayBuffer());
     if (found && (await sha256(found)) === entry.sha256) {
@@ -114,7 +128,7 @@ export class Files {
   /**
    * @param {string} path
    * @param {Entry} entry
-   * @returns {Promise<Uint8Array>}
+   * @returns {Promise<Uint8Array<ArrayBuffer>>}
    */
   async #fetched(path, entry) {
     const response = await telling(`${path} cannot be fetched; see that you are online, and load the page again`, () =>

@@ -253,6 +253,16 @@ export class Session {
 
   /**
    * @param {string} name
+   * @returns {ElementType}
+   */
+  type(name) {
+    const type = this.types.get(name);
+    if (!type) throw new SiteError(`The graph has no ${name}; export the bundle again.`);
+    return type;
+  }
+
+  /**
+   * @param {string} name
    * @returns {number} The address of the name, written once.
    */
   name(name) {

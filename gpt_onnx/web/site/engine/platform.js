@@ -25,7 +25,7 @@ export function threadCount(wanted) {
 }
 
 /**
- * @param {Uint8Array} packed What gzip made.
+ * @param {Uint8Array<ArrayBuffer>} packed What gzip made.
  * @returns {Promise<ArrayBuffer>}
  */
 export function unpacked(packed) {

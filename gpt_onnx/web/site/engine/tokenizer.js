@@ -109,7 +109,7 @@ export class Tokenizer {
       throw new SiteError(`The text has ${text.length} characters, above the limit of ${MAX_TEXT}; shorten it.`);
     }
     /** @type {number[]} */
-    const ids = text ? this.#library.encode(text.toWellFormed?.() ?? text, { add_special_tokens: false }).ids : [];
+    const ids = text ? this.#library.encode(text, { add_special_tokens: false }).ids : [];
     const control = ids.find((id) => this.#control.has(id) && id !== this.#unknown);
     if (control !== undefined) {
       const token = this.#tokens.get(control);

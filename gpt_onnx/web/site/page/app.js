@@ -29,6 +29,18 @@ function enter(state) {
   element("loading").hidden = state !== "loading";
 }
 
+/** @param {{ total: number }} question Whether to fetch so much. */
+function onAsk({ total }) {
+  const button = element("load");
+  button.textContent = `Load the model (${megabytes(total)})`;
+  button.hidden = false;
+  element("progress-text").textContent = "It is loaded once, and then kept on this device.";
+  button.onclick = () => {
+    button.hidden = true;
+    worker.postMessage({ agree: true });
+  };
+}
+
 /** @param {{ done: number, total: number }} progress */
 function onProgress({ done, total }) {
   const bar = element("progress");
@@ -87,6 +99,7 @@ async function onKept() {
 }
 
 const HEARD = {
+  ask: onAsk,
   progress: onProgress,
   ready: onReady,
   step: onStep,

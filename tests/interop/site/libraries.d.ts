@@ -1,0 +1,2 @@
+declare module "*/tokenizers.min.mjs";
+declare module "*/ort-wasm-simd-threaded.mjs";
