@@ -17,8 +17,10 @@ from gpt_onnx.errors import ConfigError
 from .calibration import calibrated_weights
 from .gpt_source import Source, Traced
 from .graphs import PAST
+from .limits import check_tensors
 from .options import ExportOptions
-from .passes import Pass, QuantizeWeights, fused, passes_of, run_passes, standard
+from .passes import FORMS, Pass, QuantizeWeights, passes_of, run_passes
+from .precisions import HALF
 from .promises import (
     BakedSizeError,
     check_dims,
@@ -29,7 +31,8 @@ from .promises import (
 from .quality_texts import Texts
 from .quantize.choice import Choice
 from .quantize.weights import QuantizedWeights
-from .targets import MICROSOFT, STANDARD, Target, find_target
+from .static import check_static
+from .targets import MICROSOFT, STANDARD, find_target
 from .weights import Weight, bind, collect_parameters, collect_parts, collect_tables, parts_in
 
 DATA_FILE = "onnx/model.onnx_data"
@@ -50,22 +53,31 @@ class Written:
     quantization: QuantizationInfo | None
 
 
-def _rewrite(traced: Traced, source: Source, target: Target, quantize: Pass | None) -> dict[str, int]:
+def _rewrite(traced: Traced, source: Source, options: ExportOptions, quantize: Pass | None) -> dict[str, int]:
     """Run the passes on one traced graph, and hold it to its promise."""
-    model, graph = traced.model, traced.graph
+    model, graph, target = traced.model, traced.graph, find_target(options.target)
     names = source.parameter_names()
     for name in names:
         if name in model.graph.initializers:
             model.graph.initializers[name].const_value = None  # to no pass a constant
     fuses = target.fuses and source.attention is None and len(graph.outputs) > 1  # plain ones go anywhere
-    passes = passes_of(keeps_logits=_grows(graph.inputs), fuses=fuses, quantize=quantize)
+    opset, ir_version = options.versions
+    passes = passes_of(
+        keeps_logits=_grows(graph.inputs),
+        fuses=fuses,
+        quantize=quantize,
+        half=options.precision == HALF,
+        opset=opset,
+        float64=target.float64,
+    )
     fired = run_passes(model, passes)
     check_operators(model, target.domains if fuses or quantize else (STANDARD,))
     rename_mask_length(model, graph)
     check_dims(model, graph)
     dynamic = {dim for dims in graph.inputs.values() for dim in dims if isinstance(dim, str)}
     check_no_example_size(model, traced.sizes, dynamic)
-    _stamp(model, graph.role, target)
+    model.ir_version = ir_version
+    _stamp(model, graph.role, opset)
     return fired
 
 
@@ -74,14 +86,13 @@ def _grows(inputs: Mapping[str, Any]) -> bool:
     return any(PAST in dims for dims in inputs.values())
 
 
-def _stamp(model: ir.Model, role: str, target: Target) -> None:
+def _stamp(model: ir.Model, role: str, opset: int) -> None:
     """Pin versions and say who made the graph."""
-    model.ir_version = target.ir_version
     model.graph.name = role
     model.producer_name, model.producer_version = "gpt-onnx", gpt_onnx.__version__
     fused = any(node.domain == MICROSOFT for node in model.graph)
     model.opset_imports.clear()
-    model.opset_imports.update({STANDARD: target.opset} | ({MICROSOFT: 1} if fused else {}))
+    model.opset_imports.update({STANDARD: opset} | ({MICROSOFT: 1} if fused else {}))
 
 
 def _quantizer(options: ExportOptions) -> QuantizeWeights | None:
@@ -89,7 +100,7 @@ def _quantizer(options: ExportOptions) -> QuantizeWeights | None:
     choice = options.choice
     if choice is None:
         return None
-    return QuantizeWeights(choice, fused if find_target(options.target).fuses else standard)
+    return QuantizeWeights(choice, FORMS[find_target(options.target).integers])
 
 
 def _traced(
@@ -105,13 +116,12 @@ def _traced(
         ConfigError: if weights cannot become integers as asked.
     """
     avoid: frozenset[int] = frozenset()
-    target = find_target(options.target)
     for left in reversed(range(TRACES)):
         traced = source.trace(options, avoid)
         rewrites: dict[str, int] = {}
         try:
             for part in traced:
-                for name, count in _rewrite(part, source, target, quantize).items():
+                for name, count in _rewrite(part, source, options, quantize).items():
                     rewrites[name] = rewrites.get(name, 0) + count
         except BakedSizeError as exc:
             if not left:
@@ -160,7 +170,7 @@ def _quantized(
 def write_graphs(
     source: Source, options: ExportOptions, staging: Path, texts: Texts | None, progress: Progress
 ) -> Written:
-    """Trace, rewrite and write the graphs and their one data file.
+    """Trace, rewrite and write the graphs and their data files.
 
     Args:
         source: The model.
@@ -183,7 +193,17 @@ def write_graphs(
     info = _described(options.choice, quantize, floats) if options.choice and quantize else None
     weights += collect_tables(models) + _quantized(models, source, options, texts, progress)
     (staging / "onnx").mkdir()
-    bind(weights, staging / DATA_FILE, lambda done, total: progress("write", done, total))
+    target = find_target(options.target)
+    check_tensors(weights, target, options.precision)
+    bind(
+        weights,
+        staging / DATA_FILE,
+        lambda done, total: progress("write", done, total),
+        most=target.max_file_bytes,
+    )
+    for part in traced:
+        if part.graph.is_static:
+            check_static(part.model)
     for role, model in models.items():
         ir.save(model, staging / f"onnx/{role}.onnx")
     payload = sum(weight.nbytes for weight in weights)

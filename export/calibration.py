@@ -8,7 +8,6 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import ConfigError
 
 from .gpt_source import Source
@@ -68,8 +67,10 @@ def note_on(source: Source, asked: ExportOptions, options: ExportOptions) -> tup
     )
 
 
-def _sequence_length(config: GPTConfig) -> int:
-    return min(config.context_length, LONGEST)
+def sequence_length(source: Source, options: ExportOptions) -> int:
+    """Return the tokens of a sequence that text is cut into: no more than the model was trained on."""
+    info = source.model_info(options)
+    return min(length or LONGEST for length in (info.context_length, info.position_limit, LONGEST))
 
 
 def calibrated_weights(
@@ -93,7 +94,7 @@ def calibrated_weights(
     def read(name: str) -> Tensor:
         return torch.from_numpy(source.weight(name))
 
-    sequences = [row.tolist() for row in calibration_sequences(texts, _sequence_length(source.config))]
+    sequences = [row.tolist() for row in calibration_sequences(texts, sequence_length(source, options))]
     return calibrated(
         source.config,
         read,

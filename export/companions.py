@@ -22,6 +22,7 @@ from .options import ExportOptions
 from .quality import Quality
 from .readme import readme
 from .targets import find_target
+from .weights import shards_of
 
 PACKAGES = ("torch", "onnx", "onnx-ir", "onnxscript", "onnxruntime", "onnxruntime-gpu", "numpy")
 
@@ -44,15 +45,17 @@ def _graph_info(source: Source, options: ExportOptions, staging: Path) -> GraphI
     target = find_target(options.target)
     layout = options.layout if source.config is not None else "plain"
     form = target.attention if layout != "plain" else "decomposed"
+    files = [f"onnx/{path.name}" for path in shards_of(staging / DATA_FILE)]
     return GraphInfo(
         layout=layout,
         graphs={path.stem: f"onnx/{path.name}" for path in sorted(staging.glob("onnx/*.onnx"))},
-        data=DATA_FILE if (staging / DATA_FILE).stat().st_size else None,
+        data=DATA_FILE if files else None,
         attention=source.attention or form,
-        opset=target.opset,
-        ir_version=target.ir_version,
+        opset=options.versions[0],
+        ir_version=options.versions[1],
         seq_len=options.frozen("seq_len"),
         batch_size=options.frozen("batch_size"),
+        shards=files[1:],
     )
 
 

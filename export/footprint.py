@@ -24,6 +24,7 @@ from dataclasses import dataclass
 
 from .quantize.choice import Choice
 from .quantize.grid import Grid
+from .quantize.parts import COLUMN_PARTS, ROW_PARTS, parts_bytes, scale_parts
 from .weights import ALIGNMENT, INLINE_BELOW, align_from
 
 Shapes = Mapping[str, tuple[int, ...]]
@@ -39,8 +40,8 @@ class Stored:
 
     choice: Choice | None = None
     """How matrices become integers; None where they do not."""
-    float_bytes: int = FLOAT32
-    """Of a weight that is no integer."""
+    matrix_bytes: int = FLOAT32
+    """Of a number in a matrix that is no integer; norms and biases are float32."""
     standard: bool = False
     """Whether standard operators alone read it: the embedding then has a table of its own."""
 
@@ -51,31 +52,18 @@ def _is_matrix(name: str, shape: tuple[int, ...]) -> bool:
 
 def _float_sizes(shapes: Shapes, stored: Stored) -> list[int]:
     return [
-        stored.float_bytes * math.prod(shape)
+        (stored.matrix_bytes if len(shape) > 1 else FLOAT32) * math.prod(shape)
         for name, shape in shapes.items()
         if stored.choice is None or not _is_matrix(name, shape)
     ]
 
 
-def _parts(shape: tuple[int, ...], grid: Grid) -> list[int]:
-    """Return the bytes of a weight's integers, scales and zero points."""
-    rows, columns = shape
-    blocks = columns // grid.block_size
-    zeros = [] if grid.symmetric else [rows * math.ceil(blocks * grid.bits / 8)]
-    return [rows * columns * grid.bits // 8, FLOAT32 * rows * blocks, *zeros]
-
-
-def _column_parts(shape: tuple[int, ...], grid: Grid) -> list[int]:
-    """Return the same as DequantizeLinear reads them, where every zero point is stored."""
-    blocks = math.prod(shape) // grid.block_size
-    bits = (math.prod(shape) * grid.bits, FLOAT32 * 8 * blocks, blocks * grid.bits)
-    return [math.ceil(count / 8) for count in bits]
-
-
-def _row_parts(shape: tuple[int, ...], grid: Grid) -> list[int]:
-    """Return the bytes of an embedding's own table: one a number, one a zero point, and scales."""
-    blocks = math.prod(shape) // grid.block_size
-    return [math.prod(shape), FLOAT32 * blocks, blocks]
+def _parts_of(name: str, grid: Grid, shapes: Shapes, standard: bool) -> tuple[str, ...]:
+    """Return which parts are stored of a weight: its uses are those that our GPT makes of it."""
+    if not standard:
+        return ("packed", *scale_parts(grid))
+    is_product = name != EMBEDDING or HEAD not in shapes
+    return (*(COLUMN_PARTS if is_product else ()), *(ROW_PARTS if name == EMBEDDING else ()))
 
 
 def _integer_sizes(shapes: Shapes, stored: Stored) -> list[int]:
@@ -93,12 +81,10 @@ def _integer_sizes(shapes: Shapes, stored: Stored) -> list[int]:
         grid = choice.grid(block_size, head=name in (EMBEDDING, HEAD))
         if grid is None:
             sizes.append(FLOAT32 * math.prod(shape))
-        elif not stored.standard:
-            sizes += _parts(shape, grid)
         else:
-            is_product = name != EMBEDDING or HEAD not in shapes
-            sizes += _column_parts(shape, grid) if is_product else []
-            sizes += _row_parts(shape, grid) if name == EMBEDDING else []
+            rows, columns = shape
+            parts = _parts_of(name, grid, shapes, stored.standard)
+            sizes += parts_bytes(parts, (rows, columns), grid)
     return sizes
 
 
@@ -111,13 +97,22 @@ def data_bytes(sizes: Iterable[int]) -> int:
     return position
 
 
+def sizes_of_weights(shapes: Shapes, stored: Stored) -> list[int]:
+    """Return the bytes of each tensor that weights of these shapes are stored as.
+
+    Raises:
+        ConfigError: if no block size divides every weight's inputs.
+    """
+    return _float_sizes(shapes, stored) + _integer_sizes(shapes, stored)
+
+
 def weight_bytes(shapes: Shapes, stored: Stored) -> int:
     """Return the size of the data file for weights of these shapes.
 
     Raises:
         ConfigError: if no block size divides every weight's inputs.
     """
-    return data_bytes(_float_sizes(shapes, stored) + _integer_sizes(shapes, stored))
+    return data_bytes(sizes_of_weights(shapes, stored))
 
 
 BASE = 430_000_000

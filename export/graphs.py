@@ -73,6 +73,12 @@ class Graph:
     sequence_limit: int | None
     """The longest sequence that the module takes; None where there is no limit."""
 
+    @property
+    def is_static(self) -> bool:
+        """Whether every promised dim is a number."""
+        every = (*self.inputs.values(), *self.outputs.values())
+        return all(isinstance(dim, int) for dims in every for dim in dims)
+
 
 class CachedForward(nn.Module):
     """input_ids, attention_mask, position_ids and the cache in; logits and the cache out.

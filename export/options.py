@@ -15,15 +15,17 @@ from gpt_onnx.bundle._quantization_info import ACCURACY_LEVELS, BLOCK_SIZES
 from gpt_onnx.checkpoint.readers import ReadOptions
 from gpt_onnx.errors import ConfigError
 
-from .precisions import FLOAT, find_precision
+from .precisions import FLOAT, HALF, find_precision
 from .quantize.choice import Choice
 from .quantize.quantizers import find_quantizer
-from .targets import find_target
+from .targets import IR_VERSIONS, find_target
 
 DYNAMIC = "dynamic"
 PATHS = ("reference", "tokenizer", "config", "names", "calibration")
-OF_INTEGERS = ("block_size", "accuracy_level", "quantizer", "head_precision", "calibration", "max_kl")
+OF_INTEGERS = ("block_size", "accuracy_level", "quantizer", "head_precision")
 """Options that say something only where weights become integers."""
+OF_CHANGED = ("calibration", "max_kl")
+"""Options that say something only where weights are not what they were."""
 CHECK_LEVELS = ("none", "quick", "standard", "deep")
 LARGEST: Mapping[str, int] = {"seq_len": 2**20, "batch_size": 2**16}
 """The largest size that a graph can be frozen at; positions are exact up to 2^20."""
@@ -53,6 +55,12 @@ def _checked_path(name: str, value: Any) -> Path | None:
     return Path(value)
 
 
+def _check_head(name: object) -> None:
+    """Refuse what the head cannot be beside integer weights."""
+    if find_precision(name).name == HALF:
+        raise ConfigError(f"head_precision is {name!r}; beside integers it is fp32, int8 or int4.")
+
+
 def _is_positive(value: object) -> bool:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
     return is_number and 0 < value < math.inf  # type: ignore[operator]  # NaN fails the comparison
@@ -70,10 +78,12 @@ class ExportOptions:
     """A name in TARGETS."""
     seq_len: int | str = DYNAMIC
     """"dynamic", or the one sequence length of a frozen graph."""
-    batch_size: int | str = DYNAMIC
-    """"dynamic", or the one batch size of a frozen graph."""
+    batch_size: int | str | None = None
+    """"dynamic", or the one batch size of a frozen graph; None: 1 where seq_len is frozen, else dynamic."""
     kv_cache: bool = True
     """Whether the graph takes and returns keys and values; without, it is input_ids -> logits."""
+    opset: int | None = None
+    """Version of the standard operators: one of the target's; None: its default."""
     check: str = "standard"
     """How thoroughly the graph is compared with the original: one of CHECK_LEVELS."""
     reference: Path | str | None = None
@@ -103,6 +113,8 @@ class ExportOptions:
 
     def __post_init__(self) -> None:
         find_target(self.target)
+        if self.batch_size is None:
+            object.__setattr__(self, "batch_size", DYNAMIC if self.seq_len == DYNAMIC else 1)
         for name, largest in LARGEST.items():
             object.__setattr__(self, name, _checked_size(name, getattr(self, name), largest))
         for name in PATHS:
@@ -113,6 +125,7 @@ class ExportOptions:
         if not (isinstance(self.check, str) and self.check in CHECK_LEVELS):
             raise ConfigError(f"check is {self.check!r}; known are {', '.join(CHECK_LEVELS)}.")
         self._check_integers()
+        self._check_opset()
         if self.check == "none" and self.reference is not None:
             raise ConfigError("check is 'none' and a reference is given; choose a check that looks at it.")
 
@@ -124,12 +137,10 @@ class ExportOptions:
                 f"the precision is {self.precision!r} and target {target.name} has "
                 f"{', '.join(target.precisions)}; choose one of them, or another target."
             )
+        if find_precision(self.precision).bits is None:
+            self._refuse(OF_INTEGERS, "int8 or int4")
         if self.precision == FLOAT:
-            for name in OF_INTEGERS:
-                if (value := getattr(self, name)) is not None:
-                    raise ConfigError(
-                        f"{name} is {value!r} and the weights stay {FLOAT}; choose precision int8 or int4."
-                    )
+            self._refuse(OF_CHANGED, "fp16, int8 or int4")
             return
         if self.block_size is not None and self.block_size not in BLOCK_SIZES:
             sizes = ", ".join(str(size) for size in BLOCK_SIZES)
@@ -139,14 +150,50 @@ class ExportOptions:
         if self.quantizer is not None:
             find_quantizer(self.quantizer)
         if self.head_precision is not None:
-            find_precision(self.head_precision)
+            _check_head(self.head_precision)
         if self.max_kl is not None and not _is_positive(self.max_kl):
             raise ConfigError(f"max_kl is {self.max_kl!r}; it must be a positive number.")
         if self.frozen("seq_len") == 1:
             raise ConfigError(
-                "seq_len is 1, and the quality of integer weights is measured on sequences of at least 2; "
+                f"seq_len is 1, and the quality of {self.precision} is measured on sequences of at least 2; "
                 "freeze a longer one, or keep fp32."
             )
+
+    def _refuse(self, names: tuple[str, ...], others: str) -> None:
+        """Refuse options that say nothing of the precision."""
+        for name in names:
+            if (value := getattr(self, name)) is not None:
+                raise ConfigError(
+                    f"{name} is {value!r} and the weights stay {self.precision}; choose precision {others}."
+                )
+
+    def _check_opset(self) -> None:
+        """Take the target's default where none is given; refuse one that target or precision lacks."""
+        target, precision = find_target(self.target), find_precision(self.precision)
+        if self.opset is None:
+            object.__setattr__(self, "opset", target.opset)
+        if type(self.opset) is not int or self.opset not in target.opsets:
+            raise ConfigError(
+                f"opset is {self.opset!r} and target {target.name} has "
+                f"{', '.join(str(opset) for opset in sorted(target.opsets))}; choose one of them"
+                f"{'' if len(target.opsets) > 1 else ', or target portable, which has older ones'}."
+            )
+        if not target.fuses and self.opset < precision.standard_opset:
+            raise ConfigError(
+                f"opset is {self.opset} and precision {precision.name} of target {target.name} needs "
+                f"{precision.standard_opset}; choose that, or a precision of floats."
+            )
+
+    @property
+    def changes_weights(self) -> bool:
+        """Return whether weights are not the source's, so that the quality is measured."""
+        return self.precision != FLOAT
+
+    @property
+    def versions(self) -> tuple[int, int]:
+        """Return the opset and the IR version of the graphs."""
+        assert self.opset is not None
+        return self.opset, IR_VERSIONS[self.opset]
 
     @property
     def choice(self) -> Choice | None:

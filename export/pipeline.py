@@ -10,13 +10,16 @@ from typing import Any
 
 from gpt_onnx.bundle import Manifest, check_graph, open_bundle, publishing
 from gpt_onnx.errors import InputError, ParityError
+from gpt_onnx.runtime import OnnxGPT
 
+from .activations import check_activations
 from .build import Progress, write_graphs
-from .calibration import calibrates, note_on, settled
+from .calibration import LONGEST, calibrates, note_on, sequence_length, settled
 from .companions import finish, write_companions, write_json
-from .gate import GateReport, reference_for, run_gate, write_reference
+from .gate import GateReport, gate_engine, reference_for, write_reference
 from .gpt_source import Source
 from .options import ExportOptions, options_of
+from .precisions import HALF
 from .quality import Quality, check_max_kl, measure_quality
 from .quality_texts import Texts, read_texts
 from .source import SourceLike, resolve
@@ -46,6 +49,20 @@ class BundleReport:
     def nbytes(self) -> int:
         """Bytes of all files."""
         return sum(entry.size for entry in self.manifest.files.values())
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """What running the bundle told, of what was asked."""
+
+    gate: GateReport | None = None
+    quality: Quality | None = None
+    decode_tokens_per_s: float | None = None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """Return what a reader of the figures must know."""
+        return () if self.quality is None else self.quality.notes()
 
 
 def _silent(step: str, done: int, total: int) -> None:
@@ -99,40 +116,60 @@ def export_bundle(
     source = resolve(module_or_path, asked)
     chosen = settled(source, asked)
     texts = _texts(source, chosen)
+    if texts is not None and chosen.precision == HALF:
+        length = min(sequence_length(source, chosen), chosen.frozen("seq_len") or LONGEST)
+        check_activations(source, texts, length, progress)
     with publishing(destination, overwrite=chosen.overwrite) as staging:
         written = write_graphs(source, chosen, staging, texts, progress)
         progress("hash", 0, 1)
         manifest = write_companions(source, chosen, staging, written.quantization)
         progress("hash", 1, 1)
         check_graph(open_bundle(staging, check_hashes=False))
-        gate = _check(source, chosen, staging, progress)
-        quality = None if texts is None else measure_quality(source, staging, texts, progress)
-        if quality is not None:
-            check_max_kl(quality, chosen.max_kl)
-        speed = None if quality is None else decode_tokens_per_s(staging)
-        manifest = _record(manifest, gate, quality, source, staging)
+        found = _look_at(source, chosen, staging, texts, progress)
+        manifest = _record(manifest, found, source, staging)
     return BundleReport(
         path=Path(destination),
         manifest=manifest,
-        gate=gate,
-        quality=quality,
-        decode_tokens_per_s=speed,
+        gate=found.gate,
+        quality=found.quality,
+        decode_tokens_per_s=found.decode_tokens_per_s,
         payload_bytes=written.payload_bytes,
         rewrites=written.rewrites,
-        notes=(*source.notes, *note_on(source, asked, chosen), *(quality.notes() if quality else ())),
+        notes=(*source.notes, *note_on(source, asked, chosen), *found.notes),
     )
 
 
 def _texts(source: Source, options: ExportOptions) -> Texts | None:
-    """Read what weights are calibrated with and quality is measured on; None where they stay float32."""
-    if options.choice is None:
+    """Read what weights are calibrated with and quality is measured on; None where they are the source's."""
+    if not options.changes_weights:
         return None
     calibration = None if options.calibration is None else Path(options.calibration)
     vocab_size = source.model_info(options).vocab_size
-    return read_texts(source.tokenizer, vocab_size, calibration, calibrates=calibrates(options))
+    return read_texts(
+        source.tokenizer, vocab_size, calibration, calibrates=calibrates(options) or options.precision == HALF
+    )
 
 
-def _check(source: Source, options: ExportOptions, staging: Path, progress: Progress) -> GateReport | None:
+def _look_at(
+    source: Source, options: ExportOptions, staging: Path, texts: Texts | None, progress: Progress
+) -> Found:
+    """Load what would be published, once, and look at it in every way that was asked for.
+
+    Raises:
+        ParityError: if a case fails, or the bundle is farther from the float32 model than ``max_kl``.
+    """
+    if options.check == "none" and texts is None:
+        return Found()
+    engine = OnnxGPT.load(staging, "cpu")
+    gate = _check(source, options, engine, progress)
+    if texts is None:
+        return Found(gate=gate)
+    quality = measure_quality(source, engine, texts, progress)
+    check_max_kl(quality, options.max_kl)
+    return Found(gate=gate, quality=quality, decode_tokens_per_s=decode_tokens_per_s(engine))
+
+
+def _check(source: Source, options: ExportOptions, engine: OnnxGPT, progress: Progress) -> GateReport | None:
     """Run the gate on what would be published.
 
     Raises:
@@ -140,9 +177,9 @@ def _check(source: Source, options: ExportOptions, staging: Path, progress: Prog
     """
     if options.check == "none":
         return None
-    report = run_gate(
-        staging,
-        reference_for(source, staging),
+    report = gate_engine(
+        engine,
+        reference_for(source, engine.bundle.path),
         level=options.check,
         reference_file=None if options.reference is None else Path(options.reference),
         progress=lambda done, total: progress("check", done, total),
@@ -152,10 +189,9 @@ def _check(source: Source, options: ExportOptions, staging: Path, progress: Prog
     return report
 
 
-def _record(
-    manifest: Manifest, gate: GateReport | None, quality: Quality | None, source: Source, staging: Path
-) -> Manifest:
+def _record(manifest: Manifest, found: Found, source: Source, staging: Path) -> Manifest:
     """Put the evidence into the bundle."""
+    gate, quality = found.gate, found.quality
     if gate is not None:
         write_json(staging / "parity.json", gate.to_json())
         write_reference(staging, gate)

@@ -16,12 +16,21 @@ from gpt_onnx.checkpoint.layout import expected_shapes
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import ConfigError
 
-from .footprint import FLOAT32, Shapes, Stored, memory_of_gpt, memory_of_module, weight_bytes
+from .footprint import (
+    FLOAT32,
+    Shapes,
+    Stored,
+    memory_of_gpt,
+    memory_of_module,
+    sizes_of_weights,
+    weight_bytes,
+)
 from .gpt_source import Source
 from .graphs import check_frozen_length
-from .options import OF_INTEGERS, ExportOptions, options_of
+from .limits import too_large
+from .options import DYNAMIC, OF_CHANGED, OF_INTEGERS, ExportOptions, options_of
 from .pipeline import check_files
-from .precisions import PRECISIONS
+from .precisions import HALF, PRECISIONS
 from .source import Found, SourceLike, look_at
 from .targets import find_target
 
@@ -35,7 +44,7 @@ DERIVED: Mapping[str, Callable[[GPTConfig], Any]] = {
     "norm_bias": lambda config: config.bias and config.norm != "rmsnorm",
 }
 """What a field is where nothing is said of it, as far as others decide it."""
-CACHE_BYTES = {"fp16": 2}
+CACHE_BYTES = {HALF: 2}
 """Of a number in the cache, where it is not float32."""
 REQUIRED = ("vocab_size", "context_length", "n_embd", "n_layer", "n_head")
 NOT_COMPARED = (
@@ -117,12 +126,20 @@ def _shapes(source: Source) -> Shapes:
 
 def _stored(options: ExportOptions) -> Iterator[tuple[str, Stored]]:
     """Yield each precision and how its weights are stored; options of integers count for the one asked."""
-    standard = not find_target(options.target).fuses
+    target = find_target(options.target)
     for name in PRECISIONS:
-        plain: dict[str, Any] = dict.fromkeys(OF_INTEGERS) | {"precision": name}
-        asked = options if name == options.precision else dataclasses.replace(options, **plain)
-        yield name, Stored(choice=asked.choice, standard=standard)
-    yield "fp16", Stored(float_bytes=FLOAT32 // 2)
+        plain: dict[str, Any] = dict.fromkeys((*OF_INTEGERS, *OF_CHANGED)) | {"precision": name}
+        choice = None
+        if name in target.precisions:
+            asked = options if name == options.precision else _other(options, plain)
+            choice = asked.choice
+        size = FLOAT32 // 2 if name == HALF else FLOAT32
+        yield name, Stored(choice=choice, matrix_bytes=size, standard=not target.fuses)
+
+
+def _other(options: ExportOptions, changes: Mapping[str, Any]) -> ExportOptions:
+    """Return the options of another precision, in an opset and a length that it has."""
+    return dataclasses.replace(options, **changes, opset=None, seq_len=DYNAMIC, batch_size=DYNAMIC)
 
 
 def _sizes(source: Source, options: ExportOptions, shapes: Shapes) -> Iterator[tuple[str, int]]:
@@ -153,14 +170,25 @@ def _precisions(source: Source, options: ExportOptions, shapes: Shapes) -> tuple
             weights_bytes=size,
             cache_bytes_per_token=numbers * CACHE_BYTES.get(name, FLOAT32) or None,
             cache_bytes_at_context=numbers * CACHE_BYTES.get(name, FLOAT32) * (length or 0) or None,
-            written=name in PRECISIONS,
+            written=name in find_target(options.target).precisions,
         )
         for name, size in _sizes(source, options, shapes)
     )
 
 
+def _too_large(source: Source, options: ExportOptions) -> str | None:
+    """Say that the export will refuse a weight, where its size is known before the trace."""
+    if source.config is None:
+        return None
+    stored = dict(_stored(options))[options.precision]
+    largest = max(sizes_of_weights(_shapes(source), stored))
+    return too_large("the largest weight", largest, find_target(options.target), options.precision)
+
+
 def _notes(found: Found, options: ExportOptions) -> tuple[str, ...]:
     notes = list(found.source.notes)
+    if told := _too_large(found.source, options):
+        notes.append(told)
     if options.check == "none":
         notes.append(NOT_CHECKED)
     elif options.reference is None and not found.is_original:

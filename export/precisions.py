@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from gpt_onnx.errors import ConfigError
 
 FLOAT = "fp32"
+HALF = "fp16"
+BLOCKS = 21
+"""The opset that brought DequantizeLinear with blocks, and integers of 4 bits."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -20,7 +23,7 @@ class Precision:
 
     name: str
     bits: int | None
-    """Of a weight in a matrix; None: float32 everywhere."""
+    """Of a weight in a matrix; None: it is floating point."""
     symmetric: bool
     """Whether the zero point is the middle of the range, and is not stored."""
     block_sizes: tuple[int, ...]
@@ -31,6 +34,8 @@ class Precision:
     """The default where there is no text to calibrate with, or the model's layers are not known."""
     head: str
     """The default precision of the head and the embedding."""
+    standard_opset: int = 0
+    """The oldest opset whose standard operators can compute with such weights."""
 
 
 PRECISIONS: Mapping[str, Precision] = {
@@ -46,6 +51,15 @@ PRECISIONS: Mapping[str, Precision] = {
             head=FLOAT,
         ),
         Precision(
+            name=HALF,
+            bits=None,
+            symmetric=False,
+            block_sizes=(),
+            quantizer=None,
+            quantizer_without_text=None,
+            head=HALF,
+        ),
+        Precision(
             name="int8",
             bits=8,
             symmetric=True,
@@ -53,6 +67,7 @@ PRECISIONS: Mapping[str, Precision] = {
             quantizer="rtn",
             quantizer_without_text="rtn",
             head="int8",
+            standard_opset=BLOCKS,
         ),
         Precision(
             name="int4",
@@ -62,6 +77,7 @@ PRECISIONS: Mapping[str, Precision] = {
             quantizer="gptq",
             quantizer_without_text="hqq",
             head="int8",
+            standard_opset=BLOCKS,
         ),
     )
 }

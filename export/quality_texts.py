@@ -47,6 +47,11 @@ class Texts:
     prefix: tuple[int, ...] = ()
     """What the tokenizer puts before every text."""
 
+    @property
+    def name_of_calibration(self) -> str:
+        """Return what the other part is, for a message."""
+        return f"{len(self.calibration):,} tokens ({self.name})"
+
 
 def _loaded(files: TokenizerFiles) -> Tokenizer:
     with tempfile.TemporaryDirectory() as folder:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from gpt_onnx.bundle import Manifest
 from gpt_onnx.clients import BundleFacts, usage_of
-from gpt_onnx.original import original_words
+from gpt_onnx.original import FLOAT32, original_words
 
 from .precisions import HALF
 from .targets import find_target
@@ -176,8 +176,10 @@ def _tokens(count: int | None, unknown: str) -> str:
 def _checked(manifest: Manifest) -> str:
     if not manifest.checked:
         return "It was NOT compared with the model it was made from (`checked: false`)."
-    words = original_words(checked=True, compared=manifest.compared_with_original)
-    return f"It was checked against the model in PyTorch. It was {words}."
+    compared, precision = manifest.compared_with_original, manifest.precision
+    words = original_words(checked=True, compared=compared, precision=precision)
+    same = "" if precision == FLOAT32 else f" with the same {precision} weights"
+    return f"It was checked against the model in PyTorch{same}. It was {words}."
 
 
 def _layout(manifest: Manifest) -> str:

@@ -15,9 +15,9 @@ import torch
 from gpt_onnx.errors import ExportError, GptOnnxError
 
 from .graphs import BATCH, PAST, SEQUENCE, TOTAL, Graph, example_shape, example_tensor
+from .passes.lower_opset import TRACED
 from .user_code import user_code
 
-TRACE_OPSET = 21
 _LOGGERS = ("torch.onnx", "torch.export", "torch.fx")
 REMEDIES = (
     ("data-dependent", "replace an if on values by torch.where, and a loop by a fixed number of steps"),
@@ -87,7 +87,7 @@ def trace(graph: Graph, sizes: Mapping[str, int]) -> ir.Model:
                 dynamic_shapes=_dynamic_shapes(graph),
                 dynamo=True,
                 optimize=False,
-                opset_version=TRACE_OPSET,
+                opset_version=TRACED,
                 verbose=False,
             )
     except GptOnnxError:

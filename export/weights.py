@@ -7,11 +7,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import onnx_ir as ir
 from numpy.typing import NDArray
+
+from gpt_onnx.errors import ExportError
 
 from .passes import STORED_TRANSPOSED
 from .passes._graph import dims_of, is_parameter
@@ -21,6 +23,7 @@ from .quantize.weights import QuantizedWeights
 INLINE_BELOW = 1024  # bytes: ONNX Runtime refuses a model whose Reshape shape is external
 ALIGNMENT = 65536  # bytes: what every platform can map
 ALIGN_FROM = (65536, 2**20, 2**22)  # bytes: tensors of at least this size are aligned; the first that fits
+HALF_OVERFLOWS = 65_520.0  # from here on a number rounds to infinity in float16
 PADDING_SHARE = 0.01  # of the file, at most, is padding
 
 
@@ -48,6 +51,32 @@ def _oriented(read: Callable[[str], NDArray[Any]], name: str, transposed: bool) 
     return load
 
 
+def _halved(read: Callable[[], NDArray[Any]], name: str) -> Callable[[], NDArray[Any]]:
+    """Round a weight to float16.
+
+    Raises:
+        ExportError: when it is read, if a number is beyond what float16 holds.
+    """
+
+    def load() -> NDArray[Any]:
+        array = read()
+        peak = float(np.abs(array).max(initial=0.0))
+        if not peak < HALF_OVERFLOWS:
+            raise ExportError(
+                f"{name} has {peak:,.0f} and float16 ends at 65,504; keep fp32, or choose int8 or int4."
+            )
+        return array.astype(np.float16)
+
+    return load
+
+
+def _reader(
+    read: Callable[[str], NDArray[Any]], name: str, transposed: bool, dtype: ir.DataType
+) -> Callable[[], NDArray[Any]]:
+    load = _oriented(read, name, transposed)
+    return _halved(load, name) if dtype == ir.DataType.FLOAT16 else load
+
+
 def collect_parameters(
     models: Iterable[ir.Model], names: Mapping[str, str], read: Callable[[str], NDArray[Any]]
 ) -> list[Weight]:
@@ -58,21 +87,21 @@ def collect_parameters(
         names: The graph's name of each parameter to the source's.
         read: Reads a weight by the source's name.
     """
-    users: dict[tuple[str, bool], list[ir.Value]] = {}
+    users: dict[tuple[str, bool, ir.DataType], list[ir.Value]] = {}
     for model in models:
         for value in model.graph.initializers.values():
             if is_parameter(value) and PART not in value.meta:
-                key = (names[value.name or ""], bool(value.meta.get(STORED_TRANSPOSED)))
-                users.setdefault(key, []).append(value)
+                turned, dtype = bool(value.meta.get(STORED_TRANSPOSED)), value.dtype or ir.DataType.FLOAT
+                users.setdefault((names[value.name or ""], turned, dtype), []).append(value)
     return [
         Weight(
             name=name,
             shape=tuple(int(dim) for dim in dims_of(values[0]) or ()),
-            dtype=ir.DataType.FLOAT,
-            read=_oriented(read, name, transposed),
+            dtype=dtype,
+            read=_reader(read, name, transposed, dtype),
             values=tuple(values),
         )
-        for (name, transposed), values in users.items()
+        for (name, transposed, dtype), values in users.items()
     ]
 
 
@@ -137,13 +166,51 @@ def align_from(sizes: Iterable[int]) -> int:
     return ALIGN_FROM[-1]
 
 
-def bind(weights: Iterable[Weight], path: Path, progress: Callable[[int, int], None]) -> None:
-    """Write the data file, biggest tensors first, and let the graphs' values refer to it.
+def shard_name(name: str, index: int) -> str:
+    """Return the name of a data file: the first has the name alone, as transformers.js counts them."""
+    return name if index == 0 else f"{name}_{index}"
+
+
+def shards_of(path: Path) -> list[Path]:
+    """Return the data files that there are, in order; nothing where the first is empty."""
+    found: list[Path] = []
+    while (shard := path.with_name(shard_name(path.name, len(found)))).exists() and shard.stat().st_size:
+        found.append(shard)
+    return found
+
+
+class _Shards:
+    """Data files, each of at most some bytes, one after another."""
+
+    def __init__(self, path: Path, most: int | None) -> None:
+        self._path, self._most, self._index = path, most, 0
+        self.file: BinaryIO = path.open("wb")
+
+    @property
+    def path(self) -> Path:
+        """Of the file that is written."""
+        return self._path.with_name(shard_name(self._path.name, self._index))
+
+    def make_room(self, size: int, alignment: int) -> None:
+        """Go to where a tensor of a size begins, in the next file if this one would be too large."""
+        start = self.file.tell() + -self.file.tell() % alignment
+        if self._most is not None and self.file.tell() and start + size > self._most:
+            self.file.close()
+            self._index += 1
+            self.file = self.path.open("wb")
+        self.file.write(bytes(-self.file.tell() % alignment))
+
+
+def bind(
+    weights: Iterable[Weight], path: Path, progress: Callable[[int, int], None], *, most: int | None = None
+) -> None:
+    """Write the data files, biggest tensors first, and let the graphs' values refer to them.
 
     Args:
         weights: What to write; tensors under INLINE_BELOW bytes go into the graphs instead.
-        path: The data file, beside the graphs.
+        path: The first data file, beside the graphs; there is no other unless ``most`` is given.
         progress: Told the bytes written so far and in all.
+        most: Bytes of a file, at most, unless one tensor alone is larger.
     """
     ordered = sorted(weights, key=lambda weight: (-weight.nbytes, weight.name))
     external = [weight for weight in ordered if weight.nbytes >= INLINE_BELOW]
@@ -151,13 +218,15 @@ def bind(weights: Iterable[Weight], path: Path, progress: Callable[[int, int], N
         _set_all(weight, _inline(weight))
     threshold = align_from(weight.nbytes for weight in external)
     total, written = sum(weight.nbytes for weight in external), 0
-    with path.open("wb") as file:
+    shards = _Shards(path, most)
+    try:
         for weight in external:
-            if weight.nbytes >= threshold:
-                file.write(bytes(-file.tell() % ALIGNMENT))
-            _set_all(weight, _write(weight, file, path))
+            shards.make_room(weight.nbytes, ALIGNMENT if weight.nbytes >= threshold else 1)
+            _set_all(weight, _write(weight, shards.file, shards.path))
             written += weight.nbytes
             progress(written, total)
+    finally:
+        shards.file.close()
 
 
 def _inline(weight: Weight) -> ir.TensorProtocol:

@@ -71,7 +71,8 @@ class BareGraph:
 
     def _nothing(self, batch: int) -> Past:
         model = self.manifest.model
-        empty = np.zeros((batch, model.n_kv_head, 0, model.cache_head_size), np.float32)
+        dtype = np.float16 if self.manifest.precision == "fp16" else np.float32
+        empty = np.zeros((batch, model.n_kv_head, 0, model.cache_head_size), dtype)
         return [empty] * len(self._caches)
 
 

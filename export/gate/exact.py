@@ -54,7 +54,7 @@ def exact_bundle(bundle: Bundle) -> Iterator[Path]:
             (folder / path).parent.mkdir(exist_ok=True)
             if path in graph.graphs.values():
                 _with_exact_products(bundle.path / path, folder / path)
-            elif path == graph.data or path == "generation_config.json":
+            elif path in graph.data_files or path == "generation_config.json":
                 shutil.copyfile(bundle.path / path, folder / path)  # readers refuse files with two links
         exact = dataclasses.replace(quantization, accuracy_level=EXACT)
         seal(folder, bundle.manifest.replace(quantization=exact))

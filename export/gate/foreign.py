@@ -23,8 +23,9 @@ from gpt_onnx.errors import ExportError
 
 from .cases import SEED, Ids
 from .nudged import nudged
+from .original import BesideItsNumbers
 from .reference import FLOAT32, PLAIN, Draft, Others, Refused, Units, evaluating, in_dtype
-from .rounding import inputs_rounded
+from .rounding import NOTHING, Rounding
 from .tolerance import FloatArray, RowErrors
 from .truth import Truth
 
@@ -121,7 +122,7 @@ def _copied(module: nn.Module) -> nn.Module:
         ) from exc
 
 
-class ModuleReference:
+class ModuleReference(BesideItsNumbers):
     """A module of anybody's, each length run on its own: nothing is assumed of it.
 
     It is the program itself, and makes its angles as that does: units that need another are the usual ones.
@@ -142,7 +143,7 @@ class ModuleReference:
         self._device = tensors[0].device if tensors else torch.device("cpu")
         self._f64: nn.Module | None = _copied(module).to(torch.float64)
         self._nudged: nn.Module | None = None
-        self._blocks: Mapping[str, int] = {}
+        self._rounding: Rounding = NOTHING
         self._causal: bool | None = None
 
     @property
@@ -156,11 +157,11 @@ class ModuleReference:
         with torch.no_grad():
             for name in others.names:
                 copied.get_parameter(name).copy_(others.read(name))
-        return self._like(copied, others.blocks)
+        return self._like(copied, others.rounding)
 
-    def _like(self, module: nn.Module, blocks: Mapping[str, int]) -> ModuleReference:
+    def _like(self, module: nn.Module, rounding: Rounding) -> ModuleReference:
         reference = type(self)(module, name=self.name)
-        reference._blocks = blocks
+        reference._rounding = rounding
         return reference
 
     def _run(self, module: nn.Module, ids: Ids) -> _Rows:
@@ -202,14 +203,15 @@ class ModuleReference:
         best, beside = self._run_float64(ids), self._f32
         if best is None:
             best, beside = f32, self._neighbour()
-        blocks = {} if units.exact_products else self._blocks
-        other = f32 if beside is self._f32 and not blocks else self._run_rounding(beside, ids, blocks)
+        rounding = NOTHING if units.exact_products else self._rounding
+        plain = beside is self._f32 and rounding is NOTHING
+        other = f32 if plain else self._run_rounding(beside, ids, rounding)
         r64 = best.values.to(torch.float64).numpy()
         errors = RowErrors.measure(other.values.to(torch.float32).numpy(), r64)
         return Truth(ids=ids, first=best.first, hidden=r64, head=_as_it_is, errors=errors)
 
-    def _run_rounding(self, module: nn.Module, ids: Ids, blocks: Mapping[str, int]) -> _Rows:
-        with inputs_rounded(module, blocks):
+    def _run_rounding(self, module: nn.Module, ids: Ids, rounding: Rounding) -> _Rows:
+        with rounding.during(module):
             return self._run(module, ids)
 
     def compute_careful(self, ids: Ids, units: Units = PLAIN) -> Truth:
@@ -219,7 +221,7 @@ class ModuleReference:
         """
         truth = self.compute(ids, units)
         for module in () if self._f64 is None else nudged(self._f32):
-            truth = truth.with_largest_errors(self._like(module, self._blocks).compute(ids, units))
+            truth = truth.with_largest_errors(self._like(module, self._rounding).compute(ids, units))
         return truth
 
     def _neighbour(self) -> nn.Module:

@@ -9,16 +9,18 @@ position alone, those of the positions before are our GPT's; each is the last of
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
-from .case import Finding
+from .case import SHORT, Case, Finding, Setting
 from .cases import Ids
 from .foreign import ModuleReference
+from .original import BesideItsNumbers
 from .ours import GptReference
-from .reference import FLOAT32, PLAIN, Draft, Others, Units
+from .reference import FLOAT32, PLAIN, Draft, Others, Reference, Units
 from .tolerance import FloatArray, RowErrors, worst
 from .truth import Truth
 
@@ -42,7 +44,7 @@ def joined(theirs: Truth, ours: Truth) -> Truth:
     return replace(theirs, first=0, hidden=logits, head=_as_they_are, errors=errors, caches=ours.caches)
 
 
-class MappedReference:
+class MappedReference(BesideItsNumbers):
     """See the module.
 
     Args:
@@ -88,3 +90,11 @@ def check_module(reference: MappedReference, sequences: Sequence[Ids]) -> Findin
     """See that our GPT with the module's weights computes what the module does."""
     theirs, ours = reference.compute_all(sequences), reference.gpt.compute_all(sequences)
     return Finding(ratio=worst(their.ratio(our.logits()) for their, our in zip(theirs, ours, strict=True)))
+
+
+def reading_cases(original: Reference, setting: Setting) -> Iterator[Case]:
+    """Where our program has the weights of another, see that it computes what that one does."""
+    if isinstance(original, MappedReference):
+        rows = [row[: setting.facts.within(SHORT)] for row in setting.rows(setting.batches[-1])]
+        name = f"{original.name} beside our GPT with its weights"
+        yield Case(group="original", name=name, run=partial(check_module, original, rows))

@@ -6,7 +6,7 @@ GptReference.of_weights(config, checkpoint.tensor)         weights on a disk, re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -20,13 +20,14 @@ from .cases import Ids
 from .layered import Pass, run_layers
 from .lending import Read, Weights
 from .nudged import COUNT, nudged_reading
+from .original import BesideItsNumbers
 from .reference import FLOAT32, PLAIN, Draft, Others, Units
-from .rounding import inputs_rounded
+from .rounding import NOTHING, Rounding
 from .tolerance import FloatArray, RowErrors
 from .truth import BLOCK, Truth
 
 
-class GptReference:
+class GptReference(BesideItsNumbers):
     """See the module.
 
     Args:
@@ -62,8 +63,8 @@ class GptReference:
         reference._use(Weights(skeleton(config), read))
         return reference
 
-    def _use(self, weights: Weights, blocks: Mapping[str, int] | None = None) -> None:
-        self._weights, self._blocks = weights, blocks or {}
+    def _use(self, weights: Weights, rounding: Rounding = NOTHING) -> None:
+        self._weights, self._rounding = weights, rounding
         self._f32, self._f64 = weights.program(torch.float32), weights.program(torch.float64)
 
     def with_weights(self, others: Others) -> GptReference:
@@ -75,7 +76,7 @@ class GptReference:
 
         reference = GptReference.__new__(GptReference)
         reference.is_original, reference.padded_vocab_size = self.is_original, self.padded_vocab_size
-        reference._use(Weights(self._weights.gpt, read), others.blocks)
+        reference._use(Weights(self._weights.gpt, read), others.rounding)
         return reference
 
     def vocabulary(self, length: int) -> int:
@@ -97,13 +98,14 @@ class GptReference:
     def _beside(self, stream: int) -> GptReference:
         """Return a program beside this one."""
         reference = GptReference.__new__(GptReference)
-        reference._use(Weights(self._f32, nudged_reading(self._weights.read, stream)), self._blocks)
+        reference._use(Weights(self._f32, nudged_reading(self._weights.read, stream)), self._rounding)
         return reference
 
     def _compute(self, sequences: Sequence[Ids], units: Units) -> list[Truth]:
         single = with_float32_angles(self._f32) if units.float32_angles else self._f32
-        with inputs_rounded(self._f32, {} if units.exact_products else self._blocks):
-            passes = run_layers(self._weights, (single, self._f64), sequences)
+        rounding = NOTHING if units.exact_products else self._rounding
+        with rounding.during(self._f32):
+            passes = run_layers(self._weights, (single, self._f64), sequences, rounding.cached)
             return [self._truth(ids, found) for ids, found in zip(sequences, passes, strict=True)]
 
     def _truth(self, ids: Ids, found: Pass) -> Truth:

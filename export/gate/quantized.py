@@ -6,17 +6,16 @@
 Three questions, each held to its own bound:
 
     are the stored weights the source's?   ``weight_cases``; gpt_onnx.export.gate.weights
+    is the source read rightly?            ``reading_cases`` and numbers that its own program wrote, beside
+                                           our program with the source's weights
     does the graph compute with them?      the usual cases, against the source's program with these very
                                            weights, dequantised; gpt_onnx.export.gate.exact
-    is the source read rightly?            ``reading_cases``: its own program or numbers of it, beside our
-                                           program with the source's weights
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack
-from functools import lru_cache, partial
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,23 +29,23 @@ from gpt_onnx.errors import BundleError
 from gpt_onnx.export.quantize.quantized import Quantized
 from gpt_onnx.export.quantize.quantizers import QUANTIZERS
 from gpt_onnx.export.quantize.stored import Stored, dequantized, read_stored
-from gpt_onnx.runtime import OnnxGPT
 from gpt_onnx.runtime._arguments import counted
 
-from .case import SHORT, Case, Finding, Setting
-from .cases import Ids
+from .case import Case, Finding, Trial
 from .exact import exact_cases, exact_engine
-from .mapped import MappedReference, check_module
-from .reference import FLOAT32, PLAIN, Draft, Others, Reference, Units
-from .truth import Truth
-from .weights import check_float, check_rounded, same_numbers
+from .half import HalfReference
+from .mapped import reading_cases
+from .original import original_cases
+from .reference import FLOAT32, Others, Reference
+from .rewritten import RewrittenReference
+from .rounding import Int8Rounding
+from .weights import GROUP, check_float, check_rounded, first_fault, same_numbers
 
 if TYPE_CHECKING:
     from gpt_onnx.export.gpt_source import Source
 
 INT8_INPUTS = 4
 """The accuracy level at which products see their inputs rounded to int8."""
-GROUP = "weights"
 
 Array = NDArray[Any]
 
@@ -57,7 +56,7 @@ def _closer(weight: Array, found: Array) -> bool:
     return bool(first <= second)
 
 
-class QuantizedReference:
+class QuantizedReference(RewrittenReference):
     """The source's program with the bundle's own weights; see the module and Reference.
 
     Args:
@@ -74,18 +73,12 @@ class QuantizedReference:
             raise BundleError(f"{folder} has no quantised weights; compare it with the source itself.")
         self.quantization: QuantizationInfo = quantization
         self.stored: Stored = read_stored(folder)
-        self.original: Reference = source.reference()
         self._source = source
         self._turned: dict[str, bool] = {}
-        self._program = self.original.with_weights(
-            Others(
-                names=frozenset(self.stored.quantized),
-                read=lru_cache(maxsize=1)(self._read),  # a table is read for one sequence after another
-                blocks=self.blocks,
-            )
-        )
-        self.is_original, self.padded_vocab_size = self.original.is_original, None
-        self.causal, self.shares_prefixes = self._program.causal, self._program.shares_prefixes
+        original, rounding = source.reference(), Int8Rounding(self.blocks)
+        others = Others(names=frozenset(self.stored.quantized), read=self._read, rounding=rounding)
+        name = f"{original.name} with the bundle's own quantised weights"
+        super().__init__(original, original.with_weights(others), name)
 
     @property
     def rounds_inputs(self) -> bool:
@@ -99,19 +92,9 @@ class QuantizedReference:
         return {name: grid.block_size for name, grid in grids.items()}
 
     @property
-    def name(self) -> str:
-        """See Reference."""
-        return f"{self.original.name} with the bundle's own quantised weights"
-
-    @property
     def cost(self) -> str:
         """See Reference."""
         return f"{FLOAT32} with inputs of products rounded to int8" if self.rounds_inputs else FLOAT32
-
-    @property
-    def dtype(self) -> str:
-        """See Reference."""
-        return self._program.dtype
 
     def _read(self, name: str) -> Tensor:
         """Return a weight as the source's program has it."""
@@ -128,21 +111,15 @@ class QuantizedReference:
             self._turned[name] = not _closer(weight, found) if square else weight.shape != found.shape
         return self._turned[name]
 
-    def with_weights(self, others: Others) -> Reference:
+    def own_cases(self, trial: Trial) -> Iterator[Case]:
         """See Reference."""
-        return self._program.with_weights(others)
-
-    def vocabulary(self, length: int) -> int:
-        """See Reference."""
-        return self._program.vocabulary(length)
-
-    def compute_all(self, sequences: Sequence[Ids], units: Units = PLAIN) -> list[Truth]:
-        """See Reference."""
-        return self._program.compute_all(sequences, units)
-
-    def greedy(self, prompt: Ids, count: int, draft: Draft | None = None) -> Ids:
-        """See Reference."""
-        return self._program.greedy(prompt, count, draft)
+        yield from original_cases(trial.setting, trial.original, self.original)
+        yield from self.weight_cases()
+        yield from reading_cases(self.original, trial.setting)
+        if self.rounds_inputs:
+            loaded = trial.bundle
+            exact = trial.stack.enter_context(exact_engine(loaded.bundle, loaded.provider, loaded.threads))
+            yield from exact_cases(trial.setting, exact)
 
     # what the bundle stores, beside the source
 
@@ -198,34 +175,7 @@ class QuantizedReference:
 
 def _finding(check: Callable[[], Iterator[str | None]]) -> Finding:
     """Report the first fault."""
-    return Finding(fault=next((fault for fault in check() if fault is not None), None))
-
-
-def reading_cases(setting: Setting, reference: QuantizedReference) -> Iterator[Case]:
-    """Where our program has the weights of another, see that it computes what that one does."""
-    original = reference.original
-    if isinstance(original, MappedReference):
-        rows = [row[: setting.facts.within(SHORT)] for row in setting.rows(setting.batches[-1])]
-        name = f"{original.name} beside our GPT with its weights"
-        yield Case(group="original", name=name, run=partial(check_module, original, rows))
-
-
-def quantized_cases(
-    setting: Setting, reference: QuantizedReference, engine: OnnxGPT, stack: ExitStack
-) -> Iterator[Case]:
-    """What is looked at beside the usual cases.
-
-    Args:
-        setting: Of the bundle.
-        reference: What it is compared with.
-        engine: The bundle's.
-        stack: Closed after the last case.
-    """
-    yield from reference.weight_cases()
-    yield from reading_cases(setting, reference)
-    if reference.rounds_inputs:
-        exact = stack.enter_context(exact_engine(engine.bundle, engine.provider, engine.threads))
-        yield from exact_cases(setting, exact)
+    return Finding(fault=first_fault(check()))
 
 
 def quantized_reference(source: Source, folder: Path) -> QuantizedReference:
@@ -237,11 +187,19 @@ def quantized_reference(source: Source, folder: Path) -> QuantizedReference:
     return QuantizedReference(source, folder)
 
 
+REFERENCES: Mapping[str, Callable[[Source, Path], Reference]] = {
+    "int8": quantized_reference,
+    "int4": quantized_reference,
+    "fp16": HalfReference,
+}
+"""What a bundle of a precision is compared with; of others, the source's own program."""
+
+
 def reference_for(source: Source, folder: Path) -> Reference:
     """Return what a bundle of the source is compared with, quantised or not.
 
     Raises:
         BundleError: if the bundle's graphs cannot be read.
     """
-    manifest = open_bundle(folder, check_hashes=False).manifest
-    return source.reference() if manifest.quantization is None else quantized_reference(source, folder)
+    precision = open_bundle(folder, check_hashes=False).manifest.precision
+    return REFERENCES[precision](source, folder) if precision in REFERENCES else source.reference()

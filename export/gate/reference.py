@@ -8,16 +8,20 @@ from __future__ import annotations
 
 import contextlib
 import copy
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import torch
 from torch import Tensor, nn
 
 from .cases import Ids
 from .nudged import Program
+from .rounding import NOTHING, Rounding
 from .truth import Truth
+
+if TYPE_CHECKING:
+    from .case import Case, Trial
 
 Draft = Callable[[Ids, int], Sequence[int]]
 """Guesses the tokens after some ids, at most so many; what it says is never taken unseen."""
@@ -52,9 +56,8 @@ class Others:
     """The program's names of them."""
     read: Callable[[str], Tensor]
     """Reads one, in float32 and as the program has it."""
-    blocks: Mapping[str, int]
-    """The block size of each weight whose products see their inputs rounded to int8 where units are measured
-    (gpt_onnx.export.gate.rounding)."""
+    rounding: Rounding = NOTHING
+    """What is rounded besides, where units are measured."""
 
 
 class Reference(Protocol):
@@ -123,6 +126,10 @@ class Reference(Protocol):
             count: How many tokens.
             draft: Saves passes where it guesses right, and decides nothing.
         """
+        ...
+
+    def own_cases(self, trial: Trial) -> Iterable[Case]:
+        """Return what is looked at beside the usual cases, because the reference is what it is."""
         ...
 
 

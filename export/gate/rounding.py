@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -94,3 +95,35 @@ def inputs_rounded(
 ) -> contextlib.AbstractContextManager[object]:
     """Round for as long as it takes; nothing where no weight is named. See ``Int8Inputs``."""
     return Int8Inputs(program, blocks) if blocks else contextlib.nullcontext()
+
+
+class Rounding(Protocol):
+    """What a bundle rounds while it computes, done in any PyTorch program where units are measured."""
+
+    def during(self, program: nn.Module) -> contextlib.AbstractContextManager[object]:
+        """Round what a program in float32 computes, for as long as it takes."""
+        ...
+
+    def cached(self, tensor: Tensor) -> Tensor:
+        """Return keys or values as the bundle's cache has them."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Int8Rounding:
+    """The inputs of products with integer weights; nothing where ``blocks`` names none."""
+
+    blocks: Mapping[str, int]
+    """The block size of each weight whose products see their inputs rounded."""
+
+    def during(self, program: nn.Module) -> contextlib.AbstractContextManager[object]:
+        """See Rounding."""
+        return inputs_rounded(program, self.blocks)
+
+    def cached(self, tensor: Tensor) -> Tensor:
+        """See Rounding: a cache is float32."""
+        return tensor
+
+
+NOTHING: Rounding = Int8Rounding({})
+"""A bundle whose weights and products are float32."""

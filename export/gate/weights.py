@@ -16,7 +16,7 @@ Losses are |w - w'| over |w| as root mean squares.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +26,8 @@ from numpy.typing import NDArray
 from gpt_onnx.export.quantize.quantized import Quantized
 from gpt_onnx.export.quantize.stored import pieces
 
+GROUP = "weights"
+"""Of the cases that look at stored weights."""
 HALF = 0.5 + 2.0**-10
 """Steps between a number and the nearest of a lattice, with what float32 adds where both are far from 0."""
 
@@ -131,3 +133,8 @@ def check_float(weight: NDArray[Any], stored: NDArray[Any]) -> str | None:
     if any(stored.shape == form.shape and np.array_equal(stored, form) for form in (weight, weight.T)):
         return None
     return f"is float32 {list(stored.shape)} and not bit for bit the source's {list(weight.shape)}"
+
+
+def first_fault(faults: Iterable[str | None]) -> str | None:
+    """Return the first that is one."""
+    return next((fault for fault in faults if fault is not None), None)

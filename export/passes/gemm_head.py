@@ -33,11 +33,21 @@ def _replace(graph: ir.Graph, hidden: ir.Value | None, weight: ir.Value, bias: i
     rows = named_node("Reshape", [hidden, row_shape], "head_rows")
     operands = [rows.outputs[0], weight, *([bias] if bias else [])]
     gemm = named_node("Gemm", operands, "head", {"transB": 1})
+    shape, made = _shape(graph, hidden, vocab_size)
+    result = named_node("Reshape", [gemm.outputs[0], shape], "head_logits")
+    _make_output(graph, result, [rows, gemm, *made, result])
+
+
+def _shape(graph: ir.Graph, hidden: ir.Value | None, vocab_size: int) -> tuple[ir.Value, list[ir.Node]]:
+    """Return the shape of the logits, and the nodes that compute it where it is not known."""
+    dims = dims_of(hidden)
+    if dims is not None and all(isinstance(dim, int) for dim in dims):
+        numbers = [dim for dim in dims[:-1] if isinstance(dim, int)]
+        return int64_initializer(graph, "head_shape", [*numbers, vocab_size]), []
     leading = named_node("Shape", [hidden], "head_leading_shape", {"start": 0, "end": 2})
     width = int64_initializer(graph, "head_width", [vocab_size])
     shape = named_node("Concat", [leading.outputs[0], width], "head_shape", {"axis": 0})
-    result = named_node("Reshape", [gemm.outputs[0], shape.outputs[0]], "head_logits")
-    _make_output(graph, result, [rows, gemm, leading, shape, result])
+    return shape.outputs[0], [leading, shape]
 
 
 def _make_output(graph: ir.Graph, result: ir.Node, made: list[ir.Node]) -> None:

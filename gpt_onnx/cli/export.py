@@ -76,9 +76,7 @@ def default_name(source: str | None) -> str:
     "--batch-size",
     type=size_or_dynamic,
     metavar="dynamic|N",
-    default=DYNAMIC,
-    show_default=True,
-    help="Any batch size, or a frozen one.",
+    help="Any batch size, or a frozen one.  [default: dynamic; 1 where --seq-len is N]",
 )
 @click.option(
     "--kv-cache/--no-kv-cache",
@@ -94,11 +92,17 @@ def default_name(source: str | None) -> str:
     help="cpu, web: GroupQueryAttention, cache in place; portable: standard operators only, also for CUDA.",
 )
 @click.option(
+    "--opset",
+    type=click.Choice(["17", "18", "19", "20", "21"]),
+    callback=as_number,
+    help="Version of the standard operators; portable alone has older ones than 21.  [default: 21]",
+)
+@click.option(
     "--precision",
-    type=click.Choice(["fp32", "int8", "int4"]),
+    type=click.Choice(["fp32", "fp16", "int8", "int4"]),
     default="fp32",
     show_default=True,
-    help="How weights are stored; int8 and int4 are smaller and faster, and the quality is measured.",
+    help="How weights are stored; int8, int4 (smaller and faster) and fp16 (portable, web) are measured.",
 )
 @click.option(
     "--block-size",

@@ -94,7 +94,14 @@ def _rows(facts: Facts) -> Iterator[tuple[str, str]]:
     yield "positions", _positions(model)
     yield "cache", _cache(facts)
     yield "parity", _checks(facts)
-    yield "original", original_words(checked=facts["checked"], compared=facts["compared_with_original"])
+    yield (
+        "original",
+        original_words(
+            checked=facts["checked"],
+            compared=facts["compared_with_original"],
+            precision=facts["precision"],
+        ),
+    )
     yield "files", f"{facts['files']['count']}, {facts['files']['verified']} verified"
     yield "versions", ", ".join(f"{name} {version}" for name, version in facts["versions"].items())
 

@@ -52,28 +52,81 @@ def test_no_path_is_recorded() -> None:
 
 
 @pytest.mark.parametrize(
+    ("options", "batch"), [({}, None), ({"seq_len": 8}, 1), ({"seq_len": 8, "batch_size": "dynamic"}, None)]
+)
+def test_a_frozen_length_freezes_the_batch_unless_it_is_said(
+    options: dict[str, Any], batch: int | None
+) -> None:
+    assert ExportOptions(**options).frozen("batch_size") == batch
+
+
+@pytest.mark.parametrize(
+    ("opset", "versions"), [(None, (21, 10)), (17, (17, 8)), (19, (19, 9)), (20, (20, 9)), (21, (21, 10))]
+)
+def test_an_opset_brings_its_ir_version(opset: int | None, versions: tuple[int, int]) -> None:
+    assert ExportOptions(target="portable", opset=opset).versions == versions
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"opset": 17},
+            "opset is 17 and target cpu has 21; choose one of them, or target portable, which has older "
+            "ones.",
+        ),
+        (
+            {"opset": 16, "target": "portable"},
+            "opset is 16 and target portable has 17, 18, 19, 20, 21; choose one of them.",
+        ),
+        (
+            {"opset": 20, "target": "portable", "precision": "int4"},
+            "opset is 20 and precision int4 of target portable needs 21; choose that, or a precision of "
+            "floats.",
+        ),
+        (
+            {"precision": "fp16"},
+            "the precision is 'fp16' and target cpu has fp32, int8, int4; choose one of them, or another "
+            "target.",
+        ),
+        (
+            {"precision": "fp16", "target": "web", "block_size": 32},
+            "block_size is 32 and the weights stay fp16; choose precision int8 or int4.",
+        ),
+        (
+            {"max_kl": 0.1},
+            "max_kl is 0.1 and the weights stay fp32; choose precision fp16, int8 or int4.",
+        ),
+        (
+            {"precision": "int8", "head_precision": "fp16"},
+            "head_precision is 'fp16'; beside integers it is fp32, int8 or int4.",
+        ),
+    ],
+)
+def test_versions_and_precisions_that_do_not_go_together(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        ExportOptions(**options)
+    assert str(caught.value) == message
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"target": "gpu"}, "the target is 'gpu'; known are cpu, web, portable."),
         ({"check": "thorough"}, "check is 'thorough'; known are none, quick, standard, deep."),
         ({"kv_cache": "no"}, "kv_cache is 'no'; it must be true or false."),
         ({"overwrite": 1}, "overwrite is 1; it must be true or false."),
-        ({"precision": "int3"}, "the precision is 'int3'; known are fp32, int8, int4."),
+        ({"precision": "int3"}, "the precision is 'int3'; known are fp32, fp16, int8, int4."),
         (
             {"block_size": 64},
             "block_size is 64 and the weights stay fp32; choose precision int8 or int4.",
         ),
-        ({"max_kl": 0.1}, "max_kl is 0.1 and the weights stay fp32; choose precision int8 or int4."),
         (
             {"precision": "int4", "block_size": 48},
             "block_size is 48; it must be one of 16, 32, 64, 128, 256.",
         ),
         ({"precision": "int4", "accuracy_level": 2}, "accuracy_level is 2; it must be 0 or 4."),
         ({"precision": "int8", "quantizer": "awq"}, "quantizer is 'awq'; it must be one of rtn, hqq, gptq."),
-        (
-            {"precision": "int8", "head_precision": "fp16"},
-            "the precision is 'fp16'; known are fp32, int8, int4.",
-        ),
         ({"precision": "int4", "max_kl": -1.0}, "max_kl is -1.0; it must be a positive number."),
         ({"precision": "int4", "max_kl": float("nan")}, "max_kl is nan; it must be a positive number."),
         (

@@ -56,7 +56,7 @@ def test_what_follows_from_other_fields_is_not_repeated() -> None:
 def test_the_plan_is_json(shipped: ExportPlan) -> None:
     told = json.loads(json.dumps(shipped.to_json()))
     assert told["config"]["d_ff"] == 1024
-    assert [line["precision"] for line in told["precisions"]] == ["fp32", "int8", "int4", "fp16"]
+    assert [line["precision"] for line in told["precisions"]] == ["fp32", "fp16", "int8", "int4"]
 
 
 @pytest.mark.parametrize("target", ["cpu", "portable"])
@@ -94,7 +94,16 @@ def test_the_file_of_integer_weights_is_as_planned(
     assert planned[precision] == (tmp_path / DATA).stat().st_size
 
 
-def test_half_precision_is_an_estimate_of_two_bytes_a_weight() -> None:
+@pytest.mark.parametrize("target", ["portable", "web"])
+def test_the_file_of_half_precision_is_as_planned(tmp_path: Path, target: str) -> None:
+    gpt = GPT(GPTConfig.from_dict(TINY | {"position": "learned", "tie_embeddings": False})).eval()
+    asked: dict[str, Any] = {"target": target, "precision": "fp16"}
+    planned = {line.precision: line.weights_bytes for line in plan_export(gpt, **asked).precisions}
+    write_graphs(GptSource.of_model(gpt), ExportOptions(**asked), tmp_path, None, lambda *told: None)
+    assert planned["fp16"] == (tmp_path / DATA).stat().st_size
+
+
+def test_half_precision_is_an_estimate_of_two_bytes_a_weight_where_a_target_has_it_not() -> None:
     plan = plan_export(GPT(GPTConfig.from_dict(TINY)).eval())
     lines = {line.precision: line for line in plan.precisions}
     assert [name for name, line in lines.items() if not line.written] == ["fp16"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 
+import onnx.helper
 import pytest
 
 from gpt_onnx.config import POSITIONS, GPTConfig
@@ -11,7 +12,7 @@ from gpt_onnx.errors import ConfigError
 from gpt_onnx.export import TARGETS, Target
 from gpt_onnx.export.attention import padded_head_size
 from gpt_onnx.export.graphs import GROWING_FORMS, SLOT_FORMS
-from gpt_onnx.export.targets import find_target, fitted
+from gpt_onnx.export.targets import IR_VERSIONS, find_target, fitted
 
 
 def test_names_are_the_keys() -> None:
@@ -22,13 +23,20 @@ def test_names_are_the_keys() -> None:
 
 def test_an_entry_cannot_be_changed() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
-        TARGETS["cpu"].opset = 22  # type: ignore[misc]
+        TARGETS["cpu"].opsets = (22,)  # type: ignore[misc]
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
 def test_every_target_loads_on_every_supported_runtime(target: Target) -> None:
     """The largest versions that ONNX Runtime 1.20, the oldest that is supported, accepts."""
-    assert (target.ir_version, target.opset) == (10, 21)
+    assert target.opset == max(target.opsets) == 21
+    assert IR_VERSIONS[target.opset] == 10
+
+
+def test_each_opset_has_the_ir_version_of_the_release_that_brought_it() -> None:
+    table = {row[2]: row[1] for row in onnx.helper.VERSION_TABLE}
+    assert all(table[opset] == version for opset, version in IR_VERSIONS.items())
+    assert {opset for target in TARGETS.values() for opset in target.opsets} == set(IR_VERSIONS)
 
 
 @pytest.mark.parametrize("target", TARGETS.values(), ids=list(TARGETS))
