@@ -6,13 +6,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import onnx
-import onnxruntime as ort
 import pytest
 
 from gpt_onnx.clients import OPERATORS_FILE
+from tests.saved_operators import listed, missing
 
-LEVELS = ("ORT_DISABLE_ALL", "ORT_ENABLE_BASIC", "ORT_ENABLE_EXTENDED", "ORT_ENABLE_ALL")
 LLAMA = {"position": "rotary", "norm": "rmsnorm", "activation": "swiglu", "bias": False}
 CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "cpu": ({}, {}),
@@ -25,43 +23,26 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "portable, relu": ({"activation": "relu", "position": "learned"}, {"target": "portable"}),
     "plain": ({}, {"kv_cache": False}),
 }
-"""Configuration and options of bundles."""
-
-
-def _required(bundle: Path) -> set[tuple[str, str]]:
-    """The lines of the file, as ONNX Runtime's reader of them takes them: "domain;opset;Op1,Op2"."""
-    lines = (bundle / OPERATORS_FILE).read_text(encoding="utf-8").splitlines()
-    found = set()
-    for domain, opset, names in (line.split(";") for line in lines if not line.startswith("#")):
-        assert int(opset) == (1 if domain == "com.microsoft" else 21)
-        found |= {(domain, name) for name in names.split(",")}
-    return found
-
-
-def _saved(graph: Path, level: str, folder: Path) -> set[tuple[str, str]]:
-    """The operators of the graph that ONNX Runtime runs at a level."""
-    options = ort.SessionOptions()
-    options.log_severity_level = 4
-    options.graph_optimization_level = getattr(ort.GraphOptimizationLevel, level)
-    options.optimized_model_filepath = str(folder / "saved.onnx")
-    ort.InferenceSession(str(graph), options, providers=["CPUExecutionProvider"])
-    nodes = onnx.load(folder / "saved.onnx", load_external_data=False).graph.node
-    return {(node.domain or "ai.onnx", node.op_type) for node in nodes}
+"""Configuration and options of bundles; tests/interop has those of integer weights."""
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_what_onnxruntime_runs_is_in_the_file(tiny_bundle: Any, tmp_path: Path, case: str) -> None:
     config, options = CASES[case]
-    bundle = tiny_bundle(config=config, **options).path
-    required = _required(bundle)
-    for graph in bundle.glob("onnx/*.onnx"):
-        for level in LEVELS:
-            missing = _saved(graph, level, tmp_path) - required
-            assert not missing, f"{graph.name} at {level} has {missing}"
+    assert not missing(tiny_bundle(config=config, **options).path, tmp_path)
 
 
 def test_the_file_is_no_list_of_everything(tiny_bundle: Any) -> None:
-    required = _required(tiny_bundle(target="portable").path)
-    assert ("com.microsoft", "GroupQueryAttention") not in required
-    assert ("com.microsoft", "MatMulNBits") not in required
-    assert len(required) < 50
+    found = listed(tiny_bundle(target="portable").path)
+    assert ("com.microsoft", "GroupQueryAttention") not in found
+    assert ("com.microsoft", "MatMulNBits") not in found
+    assert len(found) < 50
+
+
+def test_a_line_has_domain_opset_and_operators_in_order(tiny_bundle: Any) -> None:
+    lines = (tiny_bundle().path / OPERATORS_FILE).read_text(encoding="utf-8").splitlines()
+    told = [line for line in lines if not line.startswith("#")]
+    assert [line.rsplit(";", 1)[0] for line in told] == ["ai.onnx;21", "com.microsoft;1"]
+    for line in told:
+        names = line.split(";")[2].split(",")
+        assert names == sorted(set(names))
