@@ -7,7 +7,7 @@ float32:
     y = Reshape((blocks - Cast(Gather(zeros, ids))) * Gather(scales, ids), (B, S, K))
 
 The integers are those of the head where both are one table, stored again in the order that rows need. Rows of
-8 bits as MatMulNBits packs them have that order already, and are stored once.
+8 bits as MatMulNBits packs them, in blocks, have that order already, and are stored once.
 """
 
 from __future__ import annotations
@@ -20,11 +20,12 @@ import onnx_ir as ir
 from gpt_onnx.export.quantize.grid import Grid
 from gpt_onnx.export.quantize.parts import ROW_PARTS
 
-from ._graph import int64_initializer, named_node
+from ._graph import dims_of, int64_initializer, named_node
 from ._quantized import Uses, part_value
 from .quantize_products import take_place, unique_name
 
 _FLOAT = int(ir.DataType.FLOAT)
+MATRIX = 2  # axes of a table with one row an output; in blocks it has three
 
 
 class _Builder:
@@ -56,6 +57,17 @@ def _middle(graph: ir.Graph, grid: Grid) -> ir.Value:
     return graph.initializers[name]
 
 
+def _in_blocks(graph: ir.Graph, build: _Builder, numbers: ir.Value, table: ir.Value, grid: Grid) -> ir.Value:
+    """Return gathered numbers as (B, S, n_blocks, block_size); those of a table in blocks are so already."""
+    dims = dims_of(table) or []
+    if len(dims) > MATRIX:
+        return numbers
+    blocks = int(dims[1]) // grid.block_size
+    shape = [0, 0, blocks, grid.block_size]
+    in_blocks = int64_initializer(graph, f"shape_0_0_{blocks}_{grid.block_size}", shape)
+    return build.add("Reshape", [numbers, in_blocks], "row_blocks")
+
+
 def dequantize_lookup(
     graph: ir.Graph, lookup: ir.Node, uses: Uses, grid: Grid, stored: Sequence[str] = ROW_PARTS
 ) -> None:
@@ -73,12 +85,9 @@ def dequantize_lookup(
     blocks = columns // grid.block_size
     integers, *zeros, scales = (part_value(graph, uses, grid, name) for name in stored)
     build = _Builder(graph, lookup, uses.value.name or "")
-    in_blocks = int64_initializer(
-        graph, f"shape_0_0_{blocks}_{grid.block_size}", [0, 0, blocks, grid.block_size]
-    )
     of_block = int64_initializer(graph, f"shape_0_0_{blocks}_1", [0, 0, blocks, 1])
     whole = int64_initializer(graph, f"shape_0_0_{columns}", [0, 0, columns])
-    numbers = build.add("Reshape", [build.rows(integers, "row_integers"), in_blocks], "row_blocks")
+    numbers = _in_blocks(graph, build, build.rows(integers, "row_integers"), integers, grid)
     if zeros:
         middle = build.add("Reshape", [build.rows(zeros[0], "row_zeros"), of_block], "row_zero_blocks")
     else:

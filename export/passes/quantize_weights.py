@@ -19,7 +19,7 @@ from gpt_onnx.export.quantize.choice import Choice
 from gpt_onnx.export.quantize.grid import Grid
 from gpt_onnx.export.quantize.parts import scale_parts
 
-from ._quantized import Uses, quantizable
+from ._quantized import Uses, part_value, quantizable
 from .dequantize_lookups import dequantize_lookup
 from .dequantize_products import dequantize_product
 from .quantize_lookups import quantize_lookup
@@ -52,12 +52,11 @@ def fused_products(graph: ir.Graph, uses: Uses, grid: Grid, accuracy_level: int)
     if grid.bits != BYTE:
         fused(graph, uses, grid, accuracy_level)
         return
-    packed: ir.Value | None = None
-    for product in uses.products:
-        packed = quantize_product(graph, product, uses, grid, accuracy_level, packed)
     scales, *zeros = scale_parts(grid)
+    for product in uses.products:
+        quantize_product(graph, product, uses, grid, accuracy_level, part_value(graph, uses, grid, "packed"))
     for lookup in uses.lookups:
-        dequantize_lookup(graph, lookup, uses, grid, ("rows", *zeros, scales))
+        dequantize_lookup(graph, lookup, uses, grid, ("packed", *zeros, scales))
 
 
 FORMS: Mapping[str, Form] = {"fused": fused, "bytes": fused_products, "standard": standard}

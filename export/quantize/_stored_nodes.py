@@ -206,8 +206,8 @@ def _of_packed_rows(name: str, value: ir.Value, graph: ir.Graph, integers: Array
 
 
 def _block_size(integers: Array, scales: Array) -> int:
-    """Return how many numbers of a table share a scale."""
-    return int(integers.shape[1] // max(1, scales.shape[1]))
+    """Return how many numbers of a table, a row an output or in blocks, share a scale."""
+    return int(integers.size // max(1, scales.size))
 
 
 TABLES: Mapping[str, Callable[[str, ir.Value, ir.Graph, Array], Found | None]] = {

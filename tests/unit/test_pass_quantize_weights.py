@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from gpt_onnx.errors import ConfigError
-from gpt_onnx.export.passes import QuantizeWeights, fused, standard
+from gpt_onnx.export.passes import FORMS, QuantizeWeights, fused, standard
 from gpt_onnx.export.passes.tidy import tidy
 from gpt_onnx.export.quantize.choice import Choice
 from gpt_onnx.export.quantize.grid import Grid
@@ -82,7 +82,7 @@ def _truth(grid: Grid) -> Any:
     return wide @ w["proj"].T @ w["wte"].T
 
 
-@pytest.mark.parametrize("form", [fused, standard])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 def test_fires_once_for_each_product_and_lookup(parse: Any, form: Any) -> None:
     assert QuantizeWeights(_choice(), form)(_model(parse)) == 4
 
@@ -109,7 +109,7 @@ def test_the_accuracy_level_is_written(parse: Any, accuracy_level: int) -> None:
     assert {node.attributes["accuracy_level"].as_int() for node in products} == {accuracy_level}
 
 
-@pytest.mark.parametrize("form", [fused, standard])
+@pytest.mark.parametrize("form", FORMS.values(), ids=FORMS)
 @pytest.mark.parametrize("bits", [4, 8])
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.filterwarnings("ignore")
@@ -130,6 +130,24 @@ def test_standard_operators_are_standard(parse: Any) -> None:
     tidy(model)
     assert {node.domain for node in model.graph} == {""}
     assert sum(node.op_type == "DequantizeLinear" for node in model.graph) == 3
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+def test_lookups_of_bytes_are_standard_and_share_the_head_s_table(parse: Any, symmetric: bool) -> None:
+    model = _model(parse)
+    QuantizeWeights(_choice(head_bits=8, symmetric=symmetric), FORMS["bytes"])(model)
+    tidy(model)
+    assert [node.op_type for node in model.graph if node.domain] == ["MatMulNBits"] * 3
+    table = model.graph.initializers["wte.packed"]
+    assert sorted(use.node.op_type for use in table.uses()) == ["Gather", "MatMulNBits"]
+    assert str(table.shape) == f"[{V},2,16]"
+    assert ("wte.zero_points" in model.graph.initializers) is not symmetric
+
+
+def test_lookups_of_4_bits_stay_fused_in_the_form_of_bytes(parse: Any) -> None:
+    model = _model(parse)
+    QuantizeWeights(_choice(head_bits=4), FORMS["bytes"])(model)
+    assert [node.op_type for node in model.graph].count("GatherBlockQuantized") == 1
 
 
 def test_the_head_can_be_finer_than_the_layers(parse: Any) -> None:
