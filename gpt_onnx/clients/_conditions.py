@@ -6,6 +6,7 @@ from gpt_onnx.bundle._quantization_info import FLOAT_BITS
 from gpt_onnx.clients._client import Condition
 from gpt_onnx.clients._facts import BYTE_LEVEL_BPE, BundleFacts
 
+BYTE_BITS = 8
 ROUNDED = 4
 """The accuracy level at which products round activations to int8; ONNX Runtime's own default."""
 BROWSER_FILE_BYTES = 2 * 10**9
@@ -40,8 +41,10 @@ def is_half(facts: BundleFacts) -> bool:
 def has_tied_integers(facts: BundleFacts) -> bool:
     """Whether head and embedding are one table of integers that MatMulNBits sees through a Reshape."""
     quantization = facts.manifest.quantization
-    is_integers = quantization is not None and quantization.head_bits != FLOAT_BITS
-    return facts.is_fused and facts.tied and is_integers
+    if quantization is None or quantization.head_bits == FLOAT_BITS or not facts.tied:
+        return False
+    as_it_is = facts.manifest.target == "web" and quantization.head_bits == BYTE_BITS
+    return facts.is_fused and not as_it_is
 
 
 def runs_in_small_wasm(facts: BundleFacts) -> bool:
@@ -77,7 +80,7 @@ SMALL_WASM = Condition(
 TABLE_AS_IT_IS = Condition(
     holds=lambda facts: not has_tied_integers(facts),
     otherwise="its head and embedding are one table of integers, which this client does not take through a "
-    "Reshape; export with --target portable, or with --head-precision fp32",
+    "Reshape; export with --target web or portable, or with --head-precision fp32",
 )
 A_TOKENIZER = Condition(
     holds=lambda facts: facts.tokenizer is not None,

@@ -60,7 +60,7 @@ WEB = Client(
 TRANSFORMERS_JS = Client(
     name="transformers.js",
     package="npm @huggingface/transformers",
-    tried=("3.4.0", "3.8.1", "4.0.0", "4.3.2"),
+    tried=("3.4.0", "4.0.0", "4.3.2"),
     since=(Since(version="4.0.0", holds=has_fused_integers),),
     needs=(ONE_GRAPH_WITH_CACHE, KNOWN_CACHE, FILES_FOR_BROWSERS),
     limits=(A_TOKENIZER, SMALL_WASM, EITHER_PADDING, ACCURACY_IN_FILE),

@@ -40,6 +40,11 @@ def test_greedy_text_of_one_prompt_is_the_same(bundles: Any, python: Path, name:
 
 
 @pytest.mark.parametrize("name", ["sinusoidal", "gpt2"])
+def test_tied_integers_run_in_target_web(bundles: Any, python: Path, name: str) -> None:
+    check_alone(python, PROGRAM, bundles(name, "int4", "web", accuracy_level=0))
+
+
+@pytest.mark.parametrize("name", ["sinusoidal", "gpt2"])
 def test_tied_integers_run_with_a_head_in_float32(bundles: Any, python: Path, name: str) -> None:
     check_alone(python, PROGRAM, bundles(name, "int4", head_precision="fp32", accuracy_level=0))
 
@@ -56,3 +61,7 @@ def test_a_batch_in_groupqueryattention_is_refused(bundles: Any, python: Path) -
     """What the table tells: without this limit a later version would need a new entry."""
     with pytest.raises(ClientFailed):
         run(python, PROGRAM, bundles("sinusoidal"), rows=(0, 1))
+
+
+def test_half_precision_runs(bundles: Any, python: Path) -> None:
+    check_alone_and_together(python, PROGRAM, bundles("gpt2", "fp16", "portable"))

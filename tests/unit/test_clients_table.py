@@ -139,6 +139,7 @@ def test_openvino_takes_a_tied_table_of_integers_in_standard_operators_alone(mak
     tied = dataclasses.replace(fused, tied=True)
     assert "--head-precision fp32" in _verdict(OPENVINO, tied).faults[0]
     assert _verdict(OPENVINO, fused).runs
+    assert _verdict(OPENVINO, dataclasses.replace(tied, manifest=tied.manifest.replace(target="web"))).runs
     assert _verdict(OPENVINO, dataclasses.replace(standard, tied=True)).runs
 
 
