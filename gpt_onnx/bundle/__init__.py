@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from gpt_onnx.bundle._codec import decode_manifest as decode_manifest
     from gpt_onnx.bundle._codec import encode_manifest as encode_manifest
     from gpt_onnx.bundle._describe import describe_bundle as describe_bundle
+    from gpt_onnx.bundle._evidence import Parity as Parity
+    from gpt_onnx.bundle._evidence import QualityFigures as QualityFigures
+    from gpt_onnx.bundle._evidence import read_parity as read_parity
+    from gpt_onnx.bundle._evidence import read_quality as read_quality
     from gpt_onnx.bundle._graph import parse_graph as parse_graph
     from gpt_onnx.bundle._graph import read_graph as read_graph
     from gpt_onnx.bundle._graph_info import GraphInfo as GraphInfo
@@ -54,6 +58,8 @@ __all__ = [
     "Manifest",
     "ModelInfo",
     "Node",
+    "Parity",
+    "QualityFigures",
     "QuantizationInfo",
     "Value",
     "check_destination",
@@ -66,6 +72,8 @@ __all__ = [
     "parse_graph",
     "publishing",
     "read_graph",
+    "read_parity",
+    "read_quality",
     "replacing",
     "seal",
     "verifying",
@@ -77,6 +85,7 @@ _HOMES = {
         "_check": ("check_graph", "check_summaries"),
         "_codec": ("decode_manifest", "encode_manifest"),
         "_describe": ("describe_bundle",),
+        "_evidence": ("Parity", "QualityFigures", "read_parity", "read_quality"),
         "_graph": ("parse_graph", "read_graph"),
         "_graph_info": ("GraphInfo",),
         "_manifest": ("FORMAT", "FORMAT_VERSION", "FileEntry", "Manifest"),

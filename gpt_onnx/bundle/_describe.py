@@ -12,26 +12,12 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from gpt_onnx.bundle._check import check_summaries
-from gpt_onnx.bundle._codec import parse_object
+from gpt_onnx.bundle._evidence import PARITY, QUALITY, read_parity, read_quality
 from gpt_onnx.bundle._graph import read_graph
 from gpt_onnx.bundle._graph_info import LAYOUTS
-from gpt_onnx.bundle._hashing import read_bounded
 from gpt_onnx.bundle._names import MANIFEST
 from gpt_onnx.bundle._open import Bundle
 from gpt_onnx.bundle._summary import DTYPES, GraphSummary, Value
-from gpt_onnx.errors import BundleError
-
-PARITY = "parity.json"
-QUALITY = "quality.json"
-_MAX_EVIDENCE_BYTES = 1 << 24
-_QUALITY_FIGURES: Mapping[str, tuple[str, ...]] = {
-    "kl_mean": ("kl", "mean", "value"),
-    "perplexity_ratio": ("ratio", "value"),
-    "same_top": ("same_top", "value"),
-    "tokens": ("tokens",),
-}
-"""What is told of the quality of integer weights, and where it stands in the file."""
-_SUMMARY_KEYS = ("cases", "skipped", "median_ratio", "worst_ratio", "worst_rms_ratio")
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "weights": ("onnx/*.onnx_data", "onnx/*.onnx_data_*"),
@@ -84,44 +70,8 @@ def _cache_bytes_per_token(bundle: Bundle, summaries: Mapping[str, GraphSummary]
     return bundle.manifest.model.cache_elements_per_token * bits // 8
 
 
-def _evidence(bundle: Bundle, name: str) -> dict[str, Any] | None:
-    """Return the object in a file of evidence, None where the bundle has none."""
-    if name not in bundle.manifest.files:
-        return None
-    path = bundle.file(name)
-    try:
-        return parse_object(read_bounded(path, _MAX_EVIDENCE_BYTES))
-    except BundleError as exc:
-        raise BundleError(f"{path} cannot be understood: {exc}") from exc
-
-
-def _number(value: Any) -> float | None:
-    return value if isinstance(value, int | float) else None
-
-
-def _parity(bundle: Bundle) -> dict[str, Any] | None:
-    """Return the level and the summary of the stored evidence, None where there is none."""
-    values = _evidence(bundle, PARITY)
-    if values is None:
-        return None
-    summary, level = values.get("summary"), values.get("level")
-    found = {key: summary.get(key) if isinstance(summary, dict) else None for key in _SUMMARY_KEYS}
-    numbers = {key: _number(value) for key, value in found.items()}
-    return {"level": level if isinstance(level, str) else None, **numbers}
-
-
-def _at(values: Any, path: tuple[str, ...]) -> Any:
-    for key in path:
-        values = values.get(key) if isinstance(values, dict) else None
-    return values
-
-
-def _quality(bundle: Bundle) -> dict[str, float | None] | None:
-    """Return how far integer weights are from float32, None where that is not known."""
-    values = _evidence(bundle, QUALITY)
-    if values is None:
-        return None
-    return {name: _number(_at(values, path)) for name, path in _QUALITY_FIGURES.items()}
+def _told(record: Any) -> dict[str, Any] | None:
+    return None if record is None else dataclasses.asdict(record)
 
 
 def describe_bundle(bundle: Bundle) -> dict[str, Any]:
@@ -152,8 +102,8 @@ def describe_bundle(bundle: Bundle) -> dict[str, Any]:
         "bytes": _bytes_by_kind(bundle),
         "checked": manifest.checked,
         "compared_with_original": manifest.compared_with_original,
-        "parity": _parity(bundle),
-        "quality": _quality(bundle),
+        "parity": _told(read_parity(bundle)),
+        "quality": _told(read_quality(bundle)),
         "options": manifest.options,
         "versions": manifest.versions,
         "source_sha256": manifest.source_sha256,

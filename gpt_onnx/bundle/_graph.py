@@ -147,13 +147,21 @@ def _check_attribute_tensor(tensor: _Message) -> None:
         raise BundleError("an attribute has its bytes outside of the graph; only weights may.")
 
 
+_INTEGER = 2
+"""The type (20) of an attribute that is one integer."""
+
+
 def _node(node: _Message) -> Node:
-    """Read a node; of its attributes only whether they hold graphs (6, 11) and where tensors (5, 10) are."""
+    """Read a node; of its attributes: integers (3), whether there are graphs (6, 11), where tensors (5, 10) are."""
     if not node.text(4):
         raise BundleError("it has no operator.")
-    has_subgraph = False
+    has_subgraph, integers = False, {}
     for attribute in node.messages(5):
         has_subgraph |= bool(attribute.all(6) or attribute.all(11))
+        if attribute.integer(20) == _INTEGER:
+            if (name := attribute.text(1)) in integers:
+                raise BundleError(f"it has the attribute {shorten(name)} twice.")
+            integers[name] = attribute.integer(3)
         for number in (5, 10):
             for tensor in attribute.messages(number):
                 _check_attribute_tensor(tensor)
@@ -164,6 +172,7 @@ def _node(node: _Message) -> Node:
         inputs=node.texts(1),
         outputs=node.texts(2),
         has_subgraph=has_subgraph,
+        integers=integers,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 UNKNOWN_DIM = "?"
 UNKNOWN_SHAPE = ("...",)
@@ -90,6 +90,8 @@ class Node:
     outputs: tuple[str, ...]
     has_subgraph: bool
     """Whether an attribute holds a graph (If, Loop, Scan)."""
+    integers: Mapping[str, int] = field(default_factory=dict)
+    """Its attributes that are one integer."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from gpt_onnx.bundle import Bundle, describe_bundle, read_graph
+from gpt_onnx.bundle import Bundle, describe_bundle, read_graph, read_quality
 
 from .traffic import weights_read
-
-QUALITY = "quality.json"
 
 
 def mean_kl(bundle: Bundle) -> float | None:
     """Return the mean divergence from float32 that the export measured; None where it measured none.
 
     Of float32 itself it is 0.
+
+    Raises:
+        BundleError: if the file is not what an export writes.
     """
     if bundle.manifest.precision == "fp32":
         return 0.0
-    if QUALITY not in bundle.manifest.files:
-        return None
-    try:
-        mean = json.loads(bundle.file(QUALITY).read_text(encoding="utf-8"))["kl"]["mean"]
-        return float(mean["value"] if isinstance(mean, dict) else mean)
-    except (OSError, ValueError, KeyError, TypeError):  # another version's: it is one column of a table
-        return None
+    quality = read_quality(bundle)
+    return None if quality is None else quality.kl_mean
 
 
 def step_traffic(bundle: Bundle) -> dict[str, Any]:

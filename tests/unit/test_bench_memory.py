@@ -106,13 +106,16 @@ def bundle_with(folder: Path, precision: str, quality: str | None) -> Any:
     return SimpleNamespace(manifest=manifest, file=lambda name: folder / name)
 
 
+QUALITY = (
+    '{"kl": {"mean": {"value": 0.03, "error": 0.001}}, "ratio": {"value": 1.01}, "same_top": {"value": 0.9}, '
+    '"tokens": 20480}'
+)
+
+
 @pytest.mark.parametrize(
     ("precision", "quality", "kl"),
     [
-        ("int4", '{"kl": {"mean": {"value": 0.03, "error": 0.001}}}', 0.03),
-        ("int4", '{"kl": {"mean": 0.03}}', 0.03),
-        ("int4", '{"divergence": 0.03}', None),
-        ("int4", "{", None),
+        ("int4", QUALITY, 0.03),
         ("int4", None, None),
         ("fp32", None, 0.0),
     ],
