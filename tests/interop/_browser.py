@@ -15,7 +15,7 @@ import base64
 import json
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from pathlib import Path
@@ -79,11 +79,19 @@ class Page:
             "Runtime.evaluate",
             expression=js,
             awaitPromise=True,
-            returnByValue=True,
             replMode=True,
             userGesture=True,
             seconds=seconds,
         )
+        if "objectId" in said["result"] and "exceptionDetails" not in said:
+            said = self._send(
+                "Runtime.callFunctionOn",
+                functionDeclaration="function() { return this; }",
+                objectId=said["result"]["objectId"],
+                awaitPromise=True,
+                returnByValue=True,
+                seconds=seconds,
+            )
         if "exceptionDetails" in said:
             raise PageError(_exception_text(said["exceptionDetails"]))
         return said["result"].get("value")
@@ -94,11 +102,19 @@ class Page:
         Raises:
             PageError: If it is not within ``seconds``; says what the page said last.
         """
+        return self.wait_until(lambda: self._evaluate_while_loading(js), seconds, js)
+
+    def wait_until(self, happened: Callable[[], Any], seconds: float = 30, told: str = "it") -> Any:
+        """Return what a function of the test's returns as soon as that is true.
+
+        Raises:
+            PageError: If it is not within ``seconds``; says what the page said last.
+        """
         end = time.monotonic() + seconds
-        while not (value := self._evaluate_while_loading(js)):
+        while not (value := happened()):
             if time.monotonic() > end:
                 last = [*self.console[-3:], *self.errors[-3:], *self.failed[-3:]]
-                raise PageError(f"{js} was not true within {seconds} s; last heard: {last}")
+                raise PageError(f"{told} was not true within {seconds} s; last heard: {last}")
             time.sleep(0.05)
         return value
 
@@ -130,7 +146,7 @@ class Page:
             "windowsVirtualKeyCode": code,
         }
         said["modifiers"] = 8 if shift else 0
-        self._send("Input.dispatchKeyEvent", type="keyDown", **said, **({"text": text} if text else {}))
+        self._send("Input.dispatchKeyEvent", type="keyDown", **said | ({"text": text} if text else {}))
         self._send("Input.dispatchKeyEvent", type="keyUp", **said)
 
     def offline(self, on: bool = True) -> None:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import Any
 from urllib.parse import unquote, urlsplit
 
 MIME_TYPES = {
@@ -33,6 +34,7 @@ ISOLATION = {
     "Cross-Origin-Resource-Policy": "same-origin",
 }
 """What lets a page share memory between threads."""
+NOTHING: Mapping[str, Any] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +52,7 @@ class _Plan:
     folders: Mapping[str, Path]
     headers: Mapping[str, str]
     cut: Mapping[str, int]
+    half: Mapping[str, int]
 
     def file_of(self, path: str) -> Path | None:
         """Return the file that a path means, by the longest prefix; None for no such file."""
@@ -67,17 +70,19 @@ def _handler(plan: _Plan, requests: list[str]) -> type[BaseHTTPRequestHandler]:
             self._begin()
 
         def do_GET(self) -> None:
-            path = unquote(urlsplit(self.path).path)
-            requests.append(path)
-            self.wfile.write(self._begin()[: plan.cut.get(path)])
+            requests.append(self._path())
+            self.wfile.write(self._begin()[: plan.cut.get(self._path())])
+
+        def _path(self) -> str:
+            return unquote(urlsplit(self.path).path)
 
         def _begin(self) -> bytes:
             """Send all but the content, and return that."""
-            file = plan.file_of(unquote(urlsplit(self.path).path))
+            file = plan.file_of(self._path())
             if file is None:
                 self.send_error(HTTPStatus.NOT_FOUND)
                 return b""
-            content = file.read_bytes()
+            content = file.read_bytes()[: plan.half.get(self._path())]
             self.send_response(HTTPStatus.OK)
             self.send_header("Content-Type", MIME_TYPES.get(file.suffix, "application/octet-stream"))
             self.send_header("Content-Length", str(len(content)))
@@ -94,7 +99,11 @@ def _handler(plan: _Plan, requests: list[str]) -> type[BaseHTTPRequestHandler]:
 
 @contextmanager
 def serving(
-    folders: Mapping[str, Path], *, isolated: bool = True, cut: Mapping[str, int] | None = None
+    folders: Mapping[str, Path],
+    *,
+    isolated: bool = True,
+    cut: Mapping[str, int] = NOTHING,
+    half: Mapping[str, int] = NOTHING,
 ) -> Iterator[Served]:
     """Serve folders on a free port of 127.0.0.1.
 
@@ -102,9 +111,10 @@ def serving(
         folders: Prefix of a path, with a slash at its end, to folder.
         isolated: Whether pages are cross-origin isolated, and so may use threads.
         cut: Path to the number of bytes after which its connection breaks off, though more were promised.
+        half: Path to the number of bytes that its file seems to have.
     """
     requests: list[str] = []
-    plan = _Plan(folders, ISOLATION if isolated else {}, cut or {})
+    plan = _Plan(folders, ISOLATION if isolated else NOTHING, cut, half)
     server = ThreadingHTTPServer(("127.0.0.1", 0), _handler(plan, requests))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True)

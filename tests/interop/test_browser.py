@@ -55,6 +55,7 @@ def test_page_and_its_workers_are_heard(opened: Page) -> None:
 
 def test_value_that_a_promise_brings(opened: Page) -> None:
     assert opened.evaluate("await fetch('data.bin').then((got) => got.status)") == 200
+    assert opened.evaluate("Promise.resolve({a: [1]})") == {"a": [1]}
     with pytest.raises(PageError, match="on purpose"):
         opened.evaluate("await Promise.reject(new Error('on purpose'))")
 

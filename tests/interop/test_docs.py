@@ -12,6 +12,7 @@ from gpt_onnx.clients import GENAI, ONNXRUNTIME, OPENVINO, OPTIMUM, REFERENCE, C
 from tests.interop._known import PROMPTS
 from tests.interop._running import environment_of
 from tests.interop._snippets import snippets
+from tests.interop.test_docs_javascript import IN_NODE, IN_PAGES
 
 CLIENTS: dict[str, tuple[Client, str]] = {
     "onnxruntime": (ONNXRUNTIME, "cpu"),
@@ -31,7 +32,7 @@ def _printed(python: Path, program: str, folder: Path, bundle: Path) -> str:
 
 
 def test_every_program_of_the_page_is_run() -> None:
-    assert set(snippets()) == {*CLIENTS, "reference", "genai_c"}
+    assert set(snippets()) == {*CLIENTS, "reference", "genai_c", *IN_NODE, *IN_PAGES}
 
 
 @pytest.mark.parametrize("name", CLIENTS)
