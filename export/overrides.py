@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import tempfile
-import tomllib
 from pathlib import Path
 
+from gpt_onnx._user_text import read_toml
 from gpt_onnx.checkpoint import TokenizerFiles
 from gpt_onnx.checkpoint.tokenizer_files import read_tokenizer
 from gpt_onnx.config import GPTConfig, read_json_object
@@ -25,7 +25,7 @@ def read_config(path: Path | str) -> GPTConfig:
     if path.suffix.lower() != ".toml":
         return GPTConfig.from_dict(read_json_object(path), origin=str(path))
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = read_toml(path)
     except (OSError, ValueError) as exc:
         raise ConfigError(f"{path} could not be read as TOML: {exc}.") from exc
     return GPTConfig.from_dict(values, origin=str(path))

@@ -32,6 +32,7 @@ from gpt_onnx._config_rules import (
     check,
     check_positive,
 )
+from gpt_onnx._user_text import UTF8
 from gpt_onnx.errors import ConfigError
 from gpt_onnx.rope import RopeScaling, shown
 
@@ -265,7 +266,7 @@ def read_json_object(path: Path) -> dict[str, Any]:
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path} could not be read as JSON: it is no file.")
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding=UTF8))
     except (OSError, ValueError, RecursionError) as exc:
         raise ConfigError(f"{path} could not be read as JSON: {exc}.") from exc
     if not isinstance(values, dict):

@@ -18,9 +18,9 @@ from gpt_onnx.errors import BundleError
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-FIRST_GUESS = 1024  # tokens sorted at first when only top-p is on; enough for almost every p and vocabulary
+FIRST_GUESS = 1024  # tokens sorted at first when only top-p is on; enough for almost every text
+BINS = 4096  # into which probabilities are dealt where those tokens do not reach p
 GROUPS = 1024  # into which logits are dealt to find the largest
-GROWTH = 8  # factor on the guess when those tokens do not reach p
 
 
 def check_logits(logits: NDArray[Any]) -> None:
@@ -104,21 +104,50 @@ def softmax(logits: Floats, temperature: float) -> Floats:
     return np.asarray(weights / weights.sum())
 
 
+def _first(probabilities: Floats, top_p: float) -> tuple[Ids, bool]:
+    """Return indices of the fewest that reach a sum, the most probable first, and whether they do.
+
+    Among equals the lowest index is first. Where they do not reach it, it is all of them.
+    """
+    order = np.argsort(-probabilities, kind="stable")
+    reached = np.flatnonzero(np.cumsum(probabilities[order]) >= top_p)
+    return (order[: reached[0] + 1], True) if reached.size else (order, False)
+
+
+def _wide_nucleus(probabilities: Floats, top_p: float) -> Ids:
+    """Return what ``nucleus`` returns where it is large: linear in V, but for a sort of a few.
+
+    Probabilities (V,) are dealt into bins of equal width. The bins above the one where the sum is reached are
+    in as they are, and those below it are out; that one is dealt again until it is small.
+    """
+    inside, ids, left = np.zeros(probabilities.size, np.bool_), np.arange(probabilities.size), top_p
+    while ids.size > FIRST_GUESS:
+        values = probabilities[ids]
+        low = values.min()
+        width = (values.max() - low) / (BINS - 1)
+        if not width > 0:  # all are equal
+            break
+        bins = ((values - low) / width).astype(np.intp)
+        from_top = np.cumsum(np.bincount(bins, weights=values, minlength=BINS)[::-1])
+        above = min(int(np.searchsorted(from_top, left)), from_top.size - 1)  # bins that are in
+        crossing = from_top.size - 1 - above
+        inside[ids[bins > crossing]] = True
+        ids = ids[bins == crossing]
+        left -= from_top[above - 1] if above else 0.0
+    inside[ids[_first(probabilities[ids], left)[0]]] = True
+    return np.flatnonzero(inside)
+
+
 def nucleus(probabilities: Floats, top_p: float) -> Ids:
     """Return the ascending indices of the fewest most probable tokens that reach ``top_p``, at least one.
 
-    Sorts only as many of the largest probabilities (K,) as it takes.
+    Sorts only some of the largest probabilities (K,).
     """
-    count = FIRST_GUESS
-    while True:
-        head = largest(probabilities, count)
-        order = head[np.argsort(-probabilities[head], kind="stable")]  # stable: the lowest index first
-        reached = np.flatnonzero(np.cumsum(probabilities[order]) >= top_p)
-        if reached.size:
-            return np.sort(order[: reached[0] + 1])
-        if count >= probabilities.size:  # rounding kept the sum of all just below top_p
-            return head
-        count *= GROWTH
+    head = largest(probabilities, FIRST_GUESS)
+    first, reached = _first(probabilities[head], top_p)
+    if reached or head.size == probabilities.size:
+        return np.sort(head[first])
+    return _wide_nucleus(probabilities, top_p)
 
 
 def draw(ids: Ids, probabilities: Floats, uniform: float | Floats) -> Any:

@@ -14,10 +14,10 @@ only ignores needs no [names].
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Any
 
+from gpt_onnx._user_text import read_toml
 from gpt_onnx.checkpoint.names import Name, Naming, places_in
 from gpt_onnx.checkpoint.patterns import LONGEST
 from gpt_onnx.errors import CheckpointError, InputError
@@ -36,7 +36,7 @@ def _parsed(path: Path) -> dict[str, Any]:
             raise InputError(
                 f"{path} has {path.stat().st_size} bytes; a table of names has at most {MAX_BYTES}."
             )
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path)
     except OSError as exc:
         raise InputError(f"{path} could not be read: {exc.strerror or exc}.") from exc
     except (ValueError, RecursionError) as exc:

@@ -13,12 +13,12 @@ from __future__ import annotations
 
 import json
 import re
-import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from gpt_onnx._user_text import read_toml
 from gpt_onnx.checkpoint.facts import Facts, head_sizes
 from gpt_onnx.config import (
     ACTIVATIONS,
@@ -169,7 +169,7 @@ def read_answers(path: Path) -> dict[str, Any]:
         values = read_json_object(path)
     else:
         try:
-            values = tomllib.loads(path.read_text(encoding="utf-8"))
+            values = read_toml(path)
         except (OSError, ValueError, RecursionError) as exc:
             raise ConfigError(f"{path} could not be read as TOML: {exc}.") from exc
     fields = {synonym: name for name, synonyms in SYNONYMS.items() for synonym in synonyms}

@@ -8,6 +8,7 @@ from typing import TypeAlias
 
 import click
 
+from gpt_onnx._user_text import without_mark
 from gpt_onnx.errors import InputError
 
 Prompt: TypeAlias = "str | list[int]"
@@ -43,7 +44,7 @@ def read_prompt(path: str) -> str:
     if len(data) > MAX_PROMPT_BYTES:
         raise InputError(f"{name} is larger than {MAX_PROMPT_BYTES} bytes; give a shorter prompt.")
     try:
-        text = data.decode("utf-8")
+        text = without_mark(data.decode("utf-8"))
     except UnicodeDecodeError as exc:
         raise InputError(
             f"{name} is not UTF-8 at byte {exc.start}; convert it, for example with iconv."

@@ -87,7 +87,7 @@ def _print(report: BenchReport) -> None:
 @click.option(
     "--baseline",
     metavar="NAME",
-    show_default="eager PyTorch, if it takes part",
+    show_default="eager PyTorch, if it takes part, else the first BUNDLE",
     help="The contender that the others are compared with.",
 )
 @config_option

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpt_onnx._user_text import without_mark
 from gpt_onnx.errors import InputError
 
 TEXT_PATTERN = "*.txt"
@@ -62,7 +63,7 @@ def _files(paths: Iterable[Path]) -> list[Path]:
 
 def _read(file: Path) -> str:
     try:
-        return file.read_bytes().decode("utf-8")
+        return without_mark(file.read_bytes().decode("utf-8"))
     except UnicodeDecodeError as exc:
         raise InputError(
             f"{file} is not UTF-8 text (byte {exc.start}); convert it, or leave it out."

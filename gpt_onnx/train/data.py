@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any
 
 from tokenizers import Tokenizer
 
+from gpt_onnx._user_text import read_toml
 from gpt_onnx.checkpoint import Checkpoint, read_checkpoint
 from gpt_onnx.checkpoint.files import replace_file
 from gpt_onnx.checkpoint.generation import GENERATION_FILE
@@ -63,7 +63,7 @@ def read_config(choice: str) -> GPTConfig:
     if path.suffix != ".toml":
         return GPTConfig.from_dict(read_json_object(path), origin=choice)
     try:
-        values = tomllib.loads(path.read_text(encoding="utf-8"))
+        values = read_toml(path)
     except (OSError, ValueError) as exc:
         raise ConfigError(f"{path} could not be read as TOML: {exc}.") from exc
     return GPTConfig.from_dict(values, origin=choice)

@@ -35,10 +35,11 @@ def _only(runners: Sequence[Runner], fact: str, remedy: str) -> Any:
 
 
 def _baseline(entrants: Sequence[Entrant], name: str | None) -> str | None:
-    """Return whom the others are compared with: as asked, or eager PyTorch if it takes part."""
+    """Return whom the others are compared with: as asked, or eager PyTorch, or the first; None if alone."""
     names = [entrant.name for entrant in entrants]
     if name is None:
-        return next((entrant.name for entrant in entrants if entrant.kind == EAGER), None)
+        eager = next((entrant.name for entrant in entrants if entrant.kind == EAGER), None)
+        return eager or (names[0] if len(names) > 1 else None)
     if name not in names:
         raise InputError(f"the baseline is {name!r} and takes no part; choose one of {', '.join(names)}.")
     return name
@@ -114,7 +115,7 @@ def bench(
         compiled: Also measure ``against`` with its step compiled by torch.compile.
         peers: Contenders of anybody's, see read_peers.
         baseline: The name of the contender that the others are compared with; None: eager PyTorch, if it
-            takes part.
+            takes part, else the first bundle.
         plan: What to measure.
         progress: Called after every turn.
 

@@ -19,6 +19,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from gpt_onnx._user_text import read_toml
 from gpt_onnx.errors import InputError
 
 from .entrant import PEER, Entrant, Program
@@ -35,7 +36,7 @@ KEYS: Mapping[str, type] = {
 
 def _tables(path: Path) -> Mapping[str, Any]:
     try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
+        return read_toml(path)
     except OSError as exc:
         raise InputError(f"{path} cannot be read: {exc.strerror}; name a file of contenders.") from exc
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as exc:

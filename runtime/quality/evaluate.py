@@ -8,7 +8,7 @@ Logits exist a block of rows at a time, of one window of one model each: memory 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -125,10 +125,23 @@ def _tokenizer_hash(gpt: TextGPT) -> str | None:
     return None if entry is None else entry.sha256
 
 
-def _notes(test: TextGPT, base: TextGPT | None) -> tuple[str, ...]:
-    if base is None or None in (hashes := {_tokenizer_hash(test), _tokenizer_hash(base)}) or len(hashes) == 1:
-        return ()
-    return ("the bundles have different tokenizers; the text was read with that of the first.",)
+def _tokenizer_notes(test: TextGPT, base: TextGPT | None) -> Iterator[str]:
+    hashes = set() if base is None else {_tokenizer_hash(test), _tokenizer_hash(base)}
+    if len(hashes) == 2 and None not in hashes:
+        yield "the bundles have different tokenizers; the text was read with that of the first."
+
+
+def _window_notes(window: int, gpts: Iterable[TextGPT], tokens: int) -> Iterator[str]:
+    """Say what became of a window that the user asked for: beyond the training, or beyond the text."""
+    for gpt in gpts:
+        manifest = gpt.engine.bundle.manifest
+        if (trained := manifest.model.context_length) and min(window, tokens) > trained:
+            yield (
+                f"windows of {window:,} tokens are longer than the {trained:,} that {manifest.name} was "
+                "trained on; what it predicts beyond them may be worse."
+            )
+    if tokens < window:
+        yield f"the text has {tokens:,} tokens, fewer than a window of {window:,}; it was one window."
 
 
 def _told(progress: Progress | None, tokens: TokenFile, most: int | None) -> Told:
@@ -153,6 +166,15 @@ def _limit(gpt: TextGPT) -> int | None:
     return min((size for size in (gpt.engine.limit, model.context_length) if size), default=None)
 
 
+def _measured(
+    test: TextGPT, base: TextGPT | None, sequences: Iterable[Window], told: Told
+) -> tuple[Perplexity, Comparison | None]:
+    if base is None:
+        return measure(BundlePredictor(test.engine), sequences, told), None
+    comparison = compare(BundlePredictor(base.engine), BundlePredictor(test.engine), sequences, told)
+    return comparison.test, comparison
+
+
 def evaluate(
     bundle: str | Path,
     text: str | Path | BinaryIO,
@@ -170,7 +192,8 @@ def evaluate(
         bundle: Its folder.
         text: A file of UTF-8 text or of token ids (.npy), or a stream of text; of any size.
         against: Another bundle of the same vocabulary, the base of the comparison.
-        window: Tokens of a window; None: 512, or as many as the models take.
+        window: Tokens of a window, no more than the models can compute; None: 512, or as many as they were
+            trained on. Of a text with fewer tokens it is one window.
         max_tokens: Read no more of the text.
         provider: As for ``load``.
         threads: As for ``load``.
@@ -185,22 +208,17 @@ def evaluate(
     base = None if against is None else load(against, provider, threads)
     if base is not None:
         _check_vocabularies(test, base)
-    limits = [gpt.engine.limit if window else _limit(gpt) for gpt in (test, base) if gpt is not None]
+    gpts = [gpt for gpt in (test, base) if gpt is not None]
+    limits = [gpt.engine.limit if window else _limit(gpt) for gpt in gpts]
     length = window_length(window, limits)
     tokenizer = test.tokenizer or (None if base is None else base.tokenizer)
     prefix = () if tokenizer is None else tokenizer.prefix
     with open_tokens(text, tokenizer, test.engine.vocab_size) as tokens:
-        sequences = windows(
-            at_most(tokens.chunks, max_tokens), length=length, prefix=prefix if tokens.is_text else ()
-        )
-        told = _told(progress, tokens, max_tokens)
-        comparison = None
-        if base is None:
-            found = measure(BundlePredictor(test.engine), sequences, told)
-        else:
-            pair = BundlePredictor(base.engine), BundlePredictor(test.engine)
-            comparison = compare(*pair, sequences, told)
-            found = comparison.test
+        before = prefix if tokens.is_text else ()
+        sequences = windows(at_most(tokens.chunks, max_tokens), length=length, prefix=before)
+        found, comparison = _measured(test, base, sequences, _told(progress, tokens, max_tokens))
+    read = len(before) + found.tokens + (not before)  # without a token before it the first is not predicted
+    notes = [*_tokenizer_notes(test, base), *(_window_notes(window, gpts, read) if window else ())]
     return Evaluation(
         bundle=Path(bundle).name,
         against=None if against is None else Path(against).name,
@@ -208,5 +226,5 @@ def evaluate(
         window=length,
         perplexity=found,
         comparison=comparison,
-        notes=_notes(test, base),
+        notes=tuple(notes),
     )

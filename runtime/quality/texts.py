@@ -24,6 +24,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt_onnx._user_text import without_mark
 from gpt_onnx.errors import InputError
 from gpt_onnx.runtime._checks import as_ids
 from gpt_onnx.runtime.tokenizer import Tokenizer
@@ -47,13 +48,13 @@ class TokenFile:
 
 
 def decoded(stream: BinaryIO, name: str) -> Iterator[str]:
-    """Yield the text of a stream, piece by piece.
+    """Yield the text of a stream, piece by piece, without the mark that may stand before it.
 
     Raises:
         InputError: if it is not UTF-8, naming the byte.
     """
     decoder = codecs.getincrementaldecoder("utf-8")()
-    before = 0
+    before, is_start = 0, True
     while True:
         data = stream.read(PIECE)
         waiting = len(decoder.getstate()[0])  # bytes of a character that is not complete
@@ -65,6 +66,8 @@ def decoded(stream: BinaryIO, name: str) -> Iterator[str]:
                 "iconv."
             ) from exc
         before += len(data)
+        if text and is_start:
+            text, is_start = without_mark(text), False
         if text:
             yield text
         if not data:

@@ -139,6 +139,25 @@ def test_graphs_with_a_cache_give_the_figures_of_the_eager_model(
     assert found["perplexity"]["nll"]["value"] == pytest.approx(total / (len(ids) - 1), rel=1e-4)
 
 
+def test_a_window_longer_than_the_text_is_one_window_and_said(
+    make_bigram: Callable[..., Path], tmp_path: Path
+) -> None:
+    text = tmp_path / "short.txt"
+    text.write_text("twenty letters of it")
+    found = measured(make_bigram(), "--text", text, "--window", 64)
+    assert found["notes"] == ["the text has 20 tokens, fewer than a window of 64; it was one window."]
+    assert (found["window"], found["perplexity"]["tokens"]) == (64, 19)
+    assert measured(make_bigram(), "--text", text, "--window", 20)["notes"] == []
+    assert measured(make_bigram(), "--text", text)["notes"] == []
+
+
+def test_a_window_beyond_the_training_is_said(make_bigram: Callable[..., Path], speech: Path) -> None:
+    trained = make_bigram(trained=16)
+    (note,) = measured(trained, "--text", speech, "--window", 24)["notes"]
+    assert note.startswith("windows of 24 tokens are longer than the 16 that bigram was trained on")
+    assert measured(trained, "--text", speech)["notes"] == []
+
+
 def test_a_window_longer_than_the_positions_is_refused(
     make_bigram: Callable[..., Path], speech: Path
 ) -> None:

@@ -35,7 +35,9 @@ def written(folder: Path) -> Path:
 
 def test_the_words_are_one_clause_with_the_remedy() -> None:
     assert original_words(checked=True, compared=True) == "compared with the original program"
-    words = original_words(checked=True, compared=False)
+    rounded = original_words(checked=True, compared=True, precision="int4")
+    assert rounded == "compared with the original program before its weights became int4"
+    words = original_words(checked=True, compared=False, precision="int4")
     assert words.startswith("not compared with the original program: ")
     assert "--reference FILE" in words
     assert "--check none" in original_words(checked=False, compared=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import io
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -81,7 +82,7 @@ def test_a_word_without_end_is_read_all_the_same(bpe: Tokenizer, monkeypatch: py
 
 
 @settings(deadline=None, max_examples=60)
-@given(st.binary(max_size=60), st.integers(1, 9))
+@given(st.binary(max_size=60) | st.binary(max_size=9).map(codecs.BOM_UTF8.__add__), st.integers(1, 9))
 def test_text_is_decoded_as_in_one_piece_or_refused_at_the_same_byte(data: bytes, piece: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(texts, "PIECE", piece)
@@ -91,7 +92,14 @@ def test_text_is_decoded_as_in_one_piece_or_refused_at_the_same_byte(data: bytes
             with pytest.raises(InputError, match=rf"x is not UTF-8 at byte {exc.start};"):
                 list(decoded(io.BytesIO(data), "x"))
         else:
-            assert "".join(decoded(io.BytesIO(data), "x")) == expected
+            assert "".join(decoded(io.BytesIO(data), "x")) == expected.removeprefix("\ufeff")
+
+
+def test_a_mark_before_a_text_is_no_text(bpe: Tokenizer) -> None:
+    text = "My fellow citizens, \ufeff"  # elsewhere it is a character like others
+    plain = read(io.BytesIO(text.encode()), bpe)
+    assert read(io.BytesIO(codecs.BOM_UTF8 + text.encode()), bpe) == plain
+    assert sum(plain[1]) == len(text.encode())
 
 
 def test_no_more_than_a_piece_of_a_stream_is_held(bpe: Tokenizer) -> None:

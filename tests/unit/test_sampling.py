@@ -253,6 +253,28 @@ def test_top_p_over_a_flat_large_vocabulary_sorts_as_far_as_it_must() -> None:
     assert nucleus(chances, 0.5).tolist() == list(range(1 << 15))
 
 
+@pytest.mark.parametrize("kind", ["flat", "nearly flat", "levels", "steep", "one leads"])
+@pytest.mark.parametrize("top_p", [0.2, 0.5, 0.9, 0.999999])
+def test_top_p_over_a_large_vocabulary_agrees_with_a_sort(kind: str, top_p: float) -> None:
+    random = np.random.default_rng(3)
+    weights = {
+        "flat": np.ones(50257),
+        "nearly flat": 1 + 1e-9 * random.random(50257),
+        "levels": random.integers(1, 4, 50257).astype(np.float64),
+        "steep": np.exp(3 * random.standard_normal(50257)),
+        "one leads": np.concatenate([[1e3], 1e-3 * random.random(50256)]),
+    }[kind]
+    chances = weights / weights.sum()
+    order = np.argsort(-chances, kind="stable")
+    reached = np.cumsum(chances[order])
+    count = int(np.searchsorted(reached, top_p)) + 1
+    found = nucleus(chances, top_p)
+    if abs(found.size - count) == 1:  # where rounding decides whether the last one is needed
+        assert np.abs(reached - top_p).min() < 1e-13
+        count = found.size
+    assert found.tolist() == sorted(order[:count].tolist())
+
+
 def test_min_p_is_relative_to_the_most_probable() -> None:
     logits = np.log(np.array([0.5, 0.26, 0.24]))
     ids, _ = probable(logits, dataclasses.replace(NEUTRAL, min_p=0.5))
