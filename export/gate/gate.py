@@ -22,7 +22,7 @@ from gpt_onnx.errors import InputError
 from gpt_onnx.runtime import OnnxGPT, Sampling
 
 from .bare import BareGraph
-from .case import Case, Engine, Finding, Setting, Skipped
+from .case import Case, Engine, Finding, Setting, Skipped, Trial
 from .cases import LEVELS, Facts
 from .clients import client_cases
 from .decoding import decoding_cases
@@ -30,10 +30,8 @@ from .folders import without_folders
 from .greedy import greedy_cases
 from .nudged import COUNT
 from .oracle import Oracle, TooDear
-from .original import original_cases
 from .original_file import Original, read_original
 from .padding import padding_cases
-from .quantized import QuantizedReference, quantized_cases
 from .reference import Draft, Reference, Refused
 from .report import GateReport, Outcome
 from .stored import reference_arrays
@@ -193,6 +191,59 @@ def report_of(
     )
 
 
+def cases_of(trial: Trial, reference: Reference) -> list[Case]:
+    """Return all cases: those of every bundle, of its clients, of ways to run it, and the reference's own."""
+    setting, engine = trial.setting, trial.bundle
+    bundle = engine.bundle
+    bare = cache(lambda: BareGraph(bundle, engine.provider))
+    return [
+        *(case for check in CHECKS for case in check(setting)),
+        *client_cases(setting, bundle.manifest.graph.attention, bare),
+        *variant_cases(setting, bundle.path, engine.provider),
+        *reference.own_cases(trial),
+    ]
+
+
+def _with_evidence(report: GateReport, setting: Setting, engine: Engine) -> GateReport:
+    """Add what lets any device check the bundle again; computed as carefully as the cases were."""
+    looked_twice = any(outcome.finding.careful for outcome in report.outcomes)
+    with setting.oracle.careful() if looked_twice else nullcontext():
+        evidence = reference_arrays(setting.oracle, setting.facts, setting.texts, drafting(engine))
+    return replace(report, evidence=evidence)
+
+
+def gate_engine(
+    engine: OnnxGPT,
+    reference: Reference,
+    *,
+    level: str = "standard",
+    texts: Sequence[Sequence[int]] | None = None,
+    reference_file: Path | None = None,
+    progress: Progress | None = None,
+) -> GateReport:
+    """Compare a loaded bundle with the original program; see ``run_gate``.
+
+    Raises:
+        InputError: if the level is unknown, the vocabularies differ, or the reference file cannot be used.
+    """
+    bundle = engine.bundle
+    facts = Facts.of(bundle.manifest, causal=reference.causal)
+    check_vocabulary(reference, facts)
+    original: Original | None = None
+    if reference_file is not None:
+        original = read_original(reference_file, facts, reference.padded_vocab_size)
+    texts = texts_of(bundle) if texts is None else texts
+    setting = setting_of(engine, facts, reference, level, texts)
+    with ExitStack() as stack:
+        trial = Trial(setting=setting, bundle=engine, original=original, stack=stack)
+        cases = cases_of(trial, reference)
+        outcomes = list(look_at_all(cases, progress, setting.oracle, str(bundle.path)))
+    if progress is not None:
+        progress(len(cases), len(cases))
+    report = report_of(setting, bundle.manifest, outcomes, level=level, provider=engine.provider)
+    return _with_evidence(report, setting, engine) if report.passed else report
+
+
 def run_gate(
     path: Path,
     reference: Reference,
@@ -226,32 +277,6 @@ def run_gate(
     """
     find_level(level)
     engine = OnnxGPT.load(path, provider=provider, threads=threads)
-    bundle, manifest = engine.bundle, engine.bundle.manifest
-    facts = Facts.of(manifest, causal=reference.causal)
-    check_vocabulary(reference, facts)
-    texts = texts_of(bundle) if texts is None else texts
-    original: Original | None = None
-    if reference_file is not None:
-        original = read_original(reference_file, facts, reference.padded_vocab_size)
-    setting = setting_of(engine, facts, reference, level, texts)
-    cases = [case for check in CHECKS for case in check(setting)]
-    cases += client_cases(
-        setting, manifest.graph.attention, cache(lambda: BareGraph(bundle, engine.provider))
+    return gate_engine(
+        engine, reference, level=level, texts=texts, reference_file=reference_file, progress=progress
     )
-    cases += variant_cases(setting, path, provider)
-    with ExitStack() as stack:
-        if isinstance(reference, QuantizedReference):
-            cases += original_cases(setting, original, reference.original)
-            cases += quantized_cases(setting, reference, engine, stack)
-        else:
-            cases += original_cases(setting, original)
-        outcomes = list(look_at_all(cases, progress, setting.oracle, str(bundle.path)))
-    if progress is not None:
-        progress(len(cases), len(cases))
-    report = report_of(setting, manifest, outcomes, level=level, provider=engine.provider)
-    if not report.passed:
-        return report
-    looked_twice = any(outcome.finding.careful for outcome in outcomes)
-    with setting.oracle.careful() if looked_twice else nullcontext():
-        evidence = reference_arrays(setting.oracle, setting.facts, texts, drafting(engine))
-    return replace(report, evidence=evidence)
