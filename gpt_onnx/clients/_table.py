@@ -53,9 +53,10 @@ NODE = Client(
 WEB = Client(
     name="onnxruntime-web",
     package="npm onnxruntime-web",
-    tried=("1.30.0",),
+    tried=("1.20.1", "1.23.0", "1.30.0"),
     needs=(FILES_FOR_BROWSERS,),
     limits=(ACCURACY_IN_FILE,),
+    since=(Since(version="1.23.0", holds=has_fused_integers),),
 )
 TRANSFORMERS_JS = Client(
     name="transformers.js",
