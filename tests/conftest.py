@@ -319,9 +319,9 @@ LAYOUTS: Mapping[str, Mapping[str, Any]] = {
     "gqa-batch-3": {"batch_size": 3},
     "decomposed-batch-3": {"target": "portable", "batch_size": 3},
     "static-gqa": {"seq_len": 32, "batch_size": 3},
-    "static-decomposed": {"target": "portable", "seq_len": 32},
+    "static-decomposed": {"target": "portable", "seq_len": 32, "batch_size": "dynamic"},
     "plain": {"kv_cache": False},
-    "plain-frozen": {"kv_cache": False, "seq_len": 32},
+    "plain-frozen": {"kv_cache": False, "seq_len": 32, "batch_size": "dynamic"},
 }
 """Export options that give each layout of graphs, attention form and kind of frozen dim."""
 

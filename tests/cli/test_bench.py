@@ -22,8 +22,8 @@ CONFIG = GPTConfig(vocab_size=61, context_length=48, n_embd=16, n_layer=2, n_hea
 LAYOUTS: dict[str, dict[str, Any]] = {
     "gqa": {},
     "decomposed": {"target": "portable"},
-    "static": {"seq_len": 32},
-    "static-decomposed": {"target": "portable", "seq_len": 32},
+    "static": {"seq_len": 32, "batch_size": "dynamic"},
+    "static-decomposed": {"target": "portable", "seq_len": 32, "batch_size": "dynamic"},
     "plain": {"kv_cache": False},
 }
 SHORT = ("-r", "1", "-n", "6", "-t", "1", "--no-bandwidth")

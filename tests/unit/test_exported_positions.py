@@ -57,7 +57,7 @@ def _feeds(path: Path, positions: np.ndarray, sizes: dict[str, int]) -> dict[str
 
 @pytest.mark.parametrize(
     ("options", "role"),
-    [({}, "model"), ({"target": "portable"}, "model"), ({"seq_len": 16}, "decode")],
+    [({}, "model"), ({"target": "portable"}, "model"), ({"seq_len": 16, "batch_size": "dynamic"}, "decode")],
     ids=["cpu", "portable", "static"],
 )
 def test_exported_encoding_is_right_at_every_magnitude(
@@ -86,7 +86,7 @@ def _rotary_truth(positions: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("options", "role"), [({}, "model"), ({"seq_len": 16}, "decode")], ids=["cpu", "static"]
+    ("options", "role"), [({}, "model"), ({"seq_len": 16, "batch_size": "dynamic"}, "decode")], ids=["cpu", "static"]
 )
 def test_exported_rotation_is_right_at_every_magnitude(
     exported: Any, run_ort: Any, tmp_path: Path, options: Any, role: str

@@ -66,7 +66,7 @@ def test_dynamic_graph_has_the_promised_names_and_dims(exported: Any, target: st
 
 @pytest.mark.parametrize(("target", "size"), [("cpu", 16), ("portable", 12)])
 def test_static_graphs_have_frozen_lengths_and_any_batch(exported: Any, target: str, size: int) -> None:
-    folder = exported(target=target, seq_len=N).path / "onnx"
+    folder = exported(target=target, seq_len=N, batch_size="dynamic").path / "onnx"
     present = _cache("present", B, 3, N, size)
     assert _ports(folder / "prefill.onnx") == _tokens(B, N, N) | _logits(B, N) | present
     assert _ports(folder / "decode.onnx") == (

@@ -120,7 +120,7 @@ def test_a_module_that_cannot_be_exported_is_one_sentence(
 
 def test_a_length_that_is_built_in_can_be_frozen(tmp_path: Path, run_ort: Any) -> None:
     module = BakedIn()
-    report = export_bundle(module, tmp_path / "bundle", check="none", seq_len=16)
+    report = export_bundle(module, tmp_path / "bundle", check="none", seq_len=16, batch_size="dynamic")
     assert report.manifest.graph.seq_len == 16
     ids = np.arange(32).reshape(2, 16)
     found = run_ort(tmp_path / "bundle/onnx/model.onnx", {"input_ids": ids})["logits"]

@@ -26,6 +26,7 @@ def _quantize() -> QuantizeWeights:
 
 def test_exported_names() -> None:
     assert sorted(passes.__all__) == [
+        "FORMS",
         "KEEP",
         "Pass",
         "QuantizeWeights",
@@ -50,6 +51,13 @@ def test_the_cut_comes_before_the_head_is_rewritten() -> None:
         names.index(name) for name in ("keep_logits", "quantize_weights", "gemm_head", "skip_layer_norm")
     ]
     assert order == sorted(order)
+
+
+def test_float16_comes_behind_all_that_looks_for_products_and_before_older_operators() -> None:
+    names = _names(passes_of(keeps_logits=True, fuses=True, quantize=None, half=True, opset=17))
+    order = [names.index(name) for name in ("transpose_weights", "skip_layer_norm", "half_products")]
+    assert order == sorted(order)
+    assert names.index("half_products") < names.index("lower_opset")
 
 
 def test_standard_operators_alone_are_not_fused() -> None:
