@@ -50,7 +50,9 @@ def has_tied_integers(facts: BundleFacts) -> bool:
 def runs_in_small_wasm(facts: BundleFacts) -> bool:
     """Whether WebAssembly without float64 and without GatherBlockQuantized has all operators."""
     is_float32 = facts.manifest.model.position == "learned" and not has_fused_integers(facts)
-    return facts.manifest.target == "web" or is_float32
+    quantization = facts.manifest.quantization
+    has_large_table = quantization is None or quantization.head_bits >= BYTE_BITS
+    return (facts.manifest.target == "web" and has_large_table) or is_float32
 
 
 ONE_GRAPH_WITH_CACHE = Condition(
@@ -74,8 +76,8 @@ FILES_FOR_BROWSERS = Condition(
 )
 SMALL_WASM = Condition(
     holds=runs_in_small_wasm,
-    otherwise="in Node as it is, in a browser only with --target web: the WebAssembly that it brings has "
-    "neither float64 nor GatherBlockQuantized",
+    otherwise="in Node as it is, in a browser only with --target web and a head of 8 bits or more: the "
+    "WebAssembly that it brings has neither float64 nor GatherBlockQuantized",
 )
 TABLE_AS_IT_IS = Condition(
     holds=lambda facts: not has_tied_integers(facts),
