@@ -84,10 +84,10 @@ def check_suits(manifest: Manifest, device: Device) -> None:
     """Refuse a graph that the device cannot compute.
 
     Raises:
-        ProviderError: if CUDA is asked to run GroupQueryAttention in float32, which it has not.
+        ProviderError: if CUDA is asked to run GroupQueryAttention: it has none in float32, and the cache of
+            such a graph is one buffer in the CPU's memory here (gpt_onnx.runtime._shared_cache).
     """
-    fused = manifest.graph.attention == "gqa" and manifest.precision not in ("fp16", "bf16")
-    if device.kind == "cuda" and fused:
+    if device.kind == "cuda" and manifest.graph.attention == "gqa":
         raise ProviderError(
             f"{manifest.name} was exported for target {manifest.target} in {manifest.precision} and cannot "
             f"run on {device.name}; export it with gpt-onnx export SOURCE --target portable, or use the cpu."

@@ -158,6 +158,8 @@ def test_a_cpu_bundle_on_cuda_is_refused_with_the_export_command(make_manifest: 
     gqa = make_manifest("dynamic", "gqa")
     with pytest.raises(ProviderError, match="gpt-onnx export SOURCE --target portable"):
         check_suits(gqa, CUDA)
+    with pytest.raises(ProviderError, match=r"--target portable"):  # its cache is in the CPU's memory
+        check_suits(gqa.replace(precision="fp16"), CUDA)
     check_suits(gqa, CPU)
     check_suits(make_manifest("dynamic", "decomposed"), CUDA)
 
