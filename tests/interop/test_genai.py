@@ -27,3 +27,7 @@ def test_greedy_text_is_the_same(bundles: Any, python: Path, name: str, precisio
 
 def test_a_graph_whose_cache_grows_by_concatenation_runs(bundles: Any, python: Path) -> None:
     check_alone_and_together(python, PROGRAM, bundles("sinusoidal", target="portable"))
+
+
+def test_half_precision_runs(bundles: Any, python: Path) -> None:
+    check_alone_and_together(python, PROGRAM, bundles("gpt2", "fp16", "portable"))

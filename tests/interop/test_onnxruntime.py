@@ -81,3 +81,7 @@ def test_a_wrong_text_would_be_noticed(bundles: Any, python: Path) -> None:
     other = [*known.ids[0][:32], *known.ids[1][: NEW_TOKENS - 32]]
     with pytest.raises(AssertionError, match="parts from this runtime's text"):
         known.check([other])
+
+
+def test_half_precision_runs(bundles: Any, python: Path) -> None:
+    check_alone_and_together(python, PROGRAM, bundles("gpt2", "fp16", "portable"))

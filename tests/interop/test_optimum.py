@@ -27,3 +27,7 @@ def test_greedy_text_is_the_same(bundles: Any, python: Path, name: str, precisio
 
 def test_target_cpu_runs_for_one_prompt(bundles: Any, python: Path) -> None:
     check_alone(python, PROGRAM, bundles("sinusoidal"))
+
+
+def test_half_precision_runs(bundles: Any, python: Path) -> None:
+    check_alone_and_together(python, PROGRAM, bundles("gpt2", "fp16", "portable"))

@@ -22,12 +22,17 @@ class Loop:
         model = ov.Core().read_model(order.bundle / manifest["graph"]["graphs"]["model"])
         self._run = ov.Core().compile_model(model, "CPU", SETTINGS)
         self._names = {port.get_any_name() for port in self._run.inputs}
-        shapes = {port.get_any_name(): port.partial_shape for port in self._run.inputs}
         self._past = {
-            name: np.zeros((len(order.prompts), shape[1].get_length(), 0, shape[3].get_length()), np.float32)
-            for name, shape in shapes.items()
-            if name.startswith("past_key_values.")
+            port.get_any_name(): self._empty(port, len(order.prompts))
+            for port in self._run.inputs
+            if port.get_any_name().startswith("past_key_values.")
         }
+
+    @staticmethod
+    def _empty(port: Any, batch_size: int) -> Any:
+        dims = port.partial_shape
+        shape = (batch_size, dims[1].get_length(), 0, dims[3].get_length())
+        return np.zeros(shape, port.element_type.to_dtype())
 
     def run(self, ids: Any, mask: Any, positions: Any) -> Any:
         """Logits, (B, S, V)."""
