@@ -118,7 +118,10 @@ def _integers(manifest: Manifest, quality: str | None) -> Iterator[str]:
     if manifest.target == "portable":
         yield DEQUANTIZED.format(level=info.accuracy_level)
     elif info.accuracy_level:
-        yield "Products round activations to int8 (`accuracy_level` 4), in every client."
+        yield (
+            "Products round activations to int8 (`accuracy_level` 4); in browsers and in OpenVINO they do not, "
+            "whose text may differ at near ties."
+        )
 
 
 def _halves(manifest: Manifest, quality: str | None) -> Iterator[str]:

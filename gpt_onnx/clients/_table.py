@@ -55,7 +55,7 @@ WEB = Client(
     package="npm onnxruntime-web",
     tried=("1.20.1", "1.23.0", "1.30.0"),
     needs=(FILES_FOR_BROWSERS,),
-    limits=(ACCURACY_IN_FILE,),
+    limits=(FLOAT_ACTIVATIONS,),
     since=(Since(version="1.23.0", holds=has_fused_integers),),
 )
 TRANSFORMERS_JS = Client(
