@@ -19,6 +19,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent
+REPOSITORY = HERE.parents[1]
 STAMP = "requirements.installed"
 LAST_WORDS = 300  # characters of what an installer says at its end
 
