@@ -119,8 +119,8 @@ def _integers(manifest: Manifest, quality: str | None) -> Iterator[str]:
         yield DEQUANTIZED.format(level=info.accuracy_level)
     elif info.accuracy_level:
         yield (
-            "Products round activations to int8 (`accuracy_level` 4); those of browsers and OpenVINO do not, so "
-            "that their text may differ at near ties."
+            "Products round activations to int8 (`accuracy_level` 4); in browsers and OpenVINO they do not, "
+            "and text may differ at near ties."
         )
 
 
