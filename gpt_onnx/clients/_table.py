@@ -31,14 +31,14 @@ from gpt_onnx.clients._facts import BYTE_LEVEL_BPE, BundleFacts
 ONNXRUNTIME = Client(
     name="onnxruntime",
     package="PyPI onnxruntime",
-    tried=("1.19.2", "1.20.1", "1.23.2", "1.32.0"),
+    tried=("1.19.2", "1.20.1", "1.23.0", "1.32.0"),
     limits=(ACCURACY_IN_FILE,),
     since=(Since(version="1.23.0", holds=has_fused_integers),),
 )
 GENAI = Client(
     name="onnxruntime-genai",
     package="PyPI onnxruntime-genai",
-    tried=("0.6.0", "0.18.0"),
+    tried=("0.6.0", "0.9.2", "0.12.2", "0.15.2", "0.18.0"),
     needs=(ONE_GRAPH_WITH_CACHE, KNOWN_CACHE),
     limits=(A_TOKENIZER, BYTE_LEVEL, ACCURACY_IN_FILE),
     usage=_usage.GENAI,
