@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -205,3 +206,12 @@ def test_the_table_needs_neither_torch_nor_onnx() -> None:
     code = "import gpt_onnx.clients, sys; print([m for m in ('torch', 'onnx', 'numpy') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_the_page_has_the_versions_of_the_table() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "clients.md").read_text(encoding="utf-8")
+    rows = [line.split(" | ")[:2] for line in page.splitlines() if line.startswith("| ")]
+    told = {cells[0].removeprefix("| "): cells[1] for cells in rows if len(cells) == 2}
+    for client in CLIENTS:
+        ends = dict.fromkeys((client.tried[0], client.newest))
+        assert told[client.name] == " to ".join(ends), client.name
