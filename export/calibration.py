@@ -51,6 +51,11 @@ def settled(source: Source, options: ExportOptions) -> ExportOptions:
             "are not known; choose rtn or hqq, or describe the module with --names."
         )
     has_text = source.tokenizer is not None or options.calibration is not None
+    if options.quantizer is not None and not has_text:
+        raise ConfigError(
+            f"quantizer {options.quantizer!r} reads text, and {source.name} has no tokenizer for it; "
+            "choose rtn or hqq, give --tokenizer, or ids with --calibration FILE.npy."
+        )
     if options.quantizer is None and (source.config is None or not has_text):
         return replace(options, quantizer=find_precision(options.precision).quantizer_without_text)
     return options

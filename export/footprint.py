@@ -66,6 +66,19 @@ def _parts_of(name: str, grid: Grid, shapes: Shapes, standard: bool) -> tuple[st
     return (*(COLUMN_PARTS if is_product else ()), *(ROW_PARTS if name == EMBEDDING else ()))
 
 
+def block_size_of(shapes: Shapes, choice: Choice) -> int | None:
+    """Return the block size that weights of these shapes get; None where none of them becomes integers.
+
+    Raises:
+        ConfigError: if no block size divides every weight's inputs.
+    """
+    tables = (EMBEDDING, HEAD) if choice.head_bits is None else ()
+    widths = {
+        name: shape[1] for name, shape in shapes.items() if _is_matrix(name, shape) and name not in tables
+    }
+    return choice.block_size(widths) if widths else None
+
+
 def _integer_sizes(shapes: Shapes, stored: Stored) -> list[int]:
     """Return the sizes of what integer weights are stored as.
 
@@ -73,11 +86,13 @@ def _integer_sizes(shapes: Shapes, stored: Stored) -> list[int]:
         ConfigError: if no block size divides every weight's inputs.
     """
     choice = stored.choice
-    matrices = {name: shape for name, shape in shapes.items() if choice and _is_matrix(name, shape)}
-    if choice is None or not matrices:
+    block_size = None if choice is None else block_size_of(shapes, choice)
+    if choice is None or block_size is None:
         return []
-    block_size, sizes = choice.block_size({name: shape[1] for name, shape in matrices.items()}), []
-    for name, shape in matrices.items():
+    sizes = []
+    for name, shape in shapes.items():
+        if not _is_matrix(name, shape):
+            continue
         grid = choice.grid(block_size, head=name in (EMBEDDING, HEAD))
         if grid is None:
             sizes.append(FLOAT32 * math.prod(shape))

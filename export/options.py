@@ -163,8 +163,9 @@ class ExportOptions:
         """Refuse options that say nothing of the precision."""
         for name in names:
             if (value := getattr(self, name)) is not None:
+                shown = str(value) if isinstance(value, Path) else repr(value)
                 raise ConfigError(
-                    f"{name} is {value!r} and the weights stay {self.precision}; choose precision {others}."
+                    f"{name} is {shown} and the weights stay {self.precision}; choose precision {others}."
                 )
 
     def _check_opset(self) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from gpt_onnx.bundle import Manifest, check_graph, open_bundle, publishing
+from gpt_onnx.checkpoint.layout import expected_shapes
 from gpt_onnx.errors import InputError, ParityError
 from gpt_onnx.runtime import OnnxGPT
 
@@ -16,12 +17,13 @@ from .activations import check_activations
 from .build import Progress, write_graphs
 from .calibration import LONGEST, calibrates, note_on, sequence_length, settled
 from .companions import finish, write_companions, write_json
+from .footprint import block_size_of
 from .gate import GateReport, gate_engine, reference_for, write_reference
 from .gpt_source import Source
 from .options import ExportOptions, options_of
 from .precisions import HALF
 from .quality import Quality, check_max_kl, measure_quality
-from .quality_texts import Texts, read_texts
+from .quality_texts import Texts, check_file, read_texts
 from .source import SourceLike, resolve
 from .speed import decode_tokens_per_s
 
@@ -69,21 +71,40 @@ def _silent(step: str, done: int, total: int) -> None:
     """Report progress to nobody."""
 
 
+def _reads_text(options: ExportOptions) -> bool:
+    """Whether weights are made on text, or looked at on it, beside the quality that is measured."""
+    return calibrates(options) or options.precision == HALF
+
+
 def check_files(options: ExportOptions) -> None:
-    """Refuse a reference or calibration file that is not there, before any work is done.
+    """Refuse a reference or calibration file that cannot do, before any work is done.
 
     Raises:
-        InputError: if it is not there.
+        InputError: if it is not there, or calibration is neither text nor ids.
+        ConfigError: if the calibration is too short.
     """
-    if options.calibration is not None and not Path(options.calibration).is_file():
-        raise InputError(
-            f"the calibration file {options.calibration} does not exist; it holds text (UTF-8) or ids (.npy)."
-        )
+    if options.calibration is not None:
+        calibration = Path(options.calibration)
+        if not calibration.is_file():
+            raise InputError(
+                f"the calibration file {calibration} does not exist; it holds text (UTF-8) or ids (.npy)."
+            )
+        check_file(calibration, calibrates=_reads_text(options))
     if options.reference is not None and not Path(options.reference).is_file():
         raise InputError(
             f"the reference file {options.reference} does not exist; it holds input_ids and logits that the "
             "original program wrote."
         )
+
+
+def _check_blocks(source: Source, options: ExportOptions) -> None:
+    """See that blocks divide our GPT's weights before anything is computed; a module's are known when traced.
+
+    Raises:
+        ConfigError: if they do not.
+    """
+    if options.choice is not None and source.config is not None:
+        block_size_of(expected_shapes(source.config), options.choice)
 
 
 def _check_destination(destination: object) -> None:
@@ -115,6 +136,7 @@ def export_bundle(
     check_files(asked)
     source = resolve(module_or_path, asked)
     chosen = settled(source, asked)
+    _check_blocks(source, chosen)
     texts = _texts(source, chosen)
     if texts is not None and chosen.precision == HALF:
         length = min(sequence_length(source, chosen), chosen.frozen("seq_len") or LONGEST)
@@ -145,9 +167,7 @@ def _texts(source: Source, options: ExportOptions) -> Texts | None:
         return None
     calibration = None if options.calibration is None else Path(options.calibration)
     vocab_size = source.model_info(options).vocab_size
-    return read_texts(
-        source.tokenizer, vocab_size, calibration, calibrates=calibrates(options) or options.precision == HALF
-    )
+    return read_texts(source.tokenizer, vocab_size, calibration, calibrates=_reads_text(options))
 
 
 def _look_at(

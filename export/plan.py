@@ -30,6 +30,7 @@ from .graphs import check_frozen_length
 from .limits import too_large
 from .options import DYNAMIC, OF_CHANGED, OF_INTEGERS, ExportOptions, options_of
 from .pipeline import check_files
+from .plan_integers import IntegerPlan, integer_plan, text_read
 from .precisions import HALF, PRECISIONS
 from .source import Found, SourceLike, look_at
 from .targets import find_target
@@ -88,6 +89,10 @@ class ExportPlan:
     target: str
     layout: str
     check: str
+    integers: IntegerPlan | None
+    """How weights become integers; None where they do not."""
+    text: str | None
+    """What quality is measured on, and calibration reads; None where nothing is read."""
     precisions: tuple[PrecisionPlan, ...]
     peak_bytes: int
     """Memory of the export's process at its peak, with --check none; an estimate."""
@@ -112,6 +117,7 @@ class ExportPlan:
         return values | {
             "config": None if self.config is None else self.config.to_dict(),
             "generation": dict(self.generation),
+            "integers": None if self.integers is None else dataclasses.asdict(self.integers),
             "precisions": [dataclasses.asdict(precision) for precision in self.precisions],
             "notes": list(self.notes),
         }
@@ -226,6 +232,8 @@ def plan_export(source: SourceLike, **options: Any) -> ExportPlan:
         target=chosen.target,
         layout=chosen.layout if model.config is not None else "plain",
         check=chosen.check,
+        integers=integer_plan(model, chosen, shapes),
+        text=text_read(model, chosen),
         precisions=_precisions(model, chosen, shapes),
         peak_bytes=memory(shapes, checked=False),
         peak_bytes_checked=memory(shapes, checked=True),

@@ -14,13 +14,14 @@ import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gpt_onnx.checkpoint import TokenizerFiles
 from gpt_onnx.errors import ConfigError, InputError
-from gpt_onnx.runtime.quality.texts import open_tokens
+from gpt_onnx.runtime.quality.texts import NUMPY_MAGIC, decoded, ids_in, open_tokens
 from gpt_onnx.runtime.quality.windows import Tokens, at_most
 from gpt_onnx.runtime.tokenizer import Tokenizer, load_tokenizer
 
@@ -32,6 +33,8 @@ CALIBRATED = 32_768
 """Tokens that a quantiser sees."""
 FEWEST_CALIBRATED = 8_192
 """Of a short file of the user's."""
+MOST_PER_LETTER = 4
+"""Tokens that a letter can become: one for each of its bytes."""
 EXCERPTS = Path(__file__).with_name("texts")
 SEED = 20_480
 
@@ -73,6 +76,44 @@ def _read(path: Path, tokenizer: Tokenizer | None, vocab_size: int, most: int) -
         return _joined(at_most(found.chunks, most)), found.is_text
 
 
+def _refuse_short(path: Path, tokens: str, needed: int) -> NoReturn:
+    raise ConfigError(
+        f"{path} has {tokens} and calibration with it needs at least {needed:,} tokens; give a longer text, "
+        "or none for the one that ships."
+    )
+
+
+def _needed(calibrates: bool) -> int:
+    """Return how many tokens a file of the user's has at least."""
+    return MEASURED + 1 + calibrates * FEWEST_CALIBRATED
+
+
+def check_file(path: Path, *, calibrates: bool) -> None:
+    """Refuse a file of the user's that cannot do, before a model is loaded that could count its tokens.
+
+    Args:
+        path: The file.
+        calibrates: As for ``read_texts``.
+
+    Raises:
+        ConfigError: if it is too short whatever the tokenizer is.
+        InputError: if it is neither UTF-8 text nor ids.
+    """
+    needed, letters = _needed(calibrates), 0
+    with path.open("rb") as stream:
+        if stream.read(len(NUMPY_MAGIC)) == NUMPY_MAGIC:
+            if (count := ids_in(path).size) < needed:
+                _refuse_short(path, f"{count:,} ids", needed)
+            return
+        stream.seek(0)
+        for text in decoded(stream, str(path)):
+            letters += len(text)
+            if letters >= needed:
+                return
+    if MOST_PER_LETTER * letters < needed:
+        _refuse_short(path, f"{letters:,} letters", needed)
+
+
 def _of_file(path: Path, tokenizer: Tokenizer | None, vocab_size: int, calibrates: bool) -> Texts:
     """Take both from a file of the user's.
 
@@ -81,12 +122,8 @@ def _of_file(path: Path, tokenizer: Tokenizer | None, vocab_size: int, calibrate
         InputError: if it is neither UTF-8 text nor ids.
     """
     tokens, is_text = _read(path, tokenizer, vocab_size, CALIBRATED + MEASURED + 1)
-    needed = MEASURED + 1 + calibrates * FEWEST_CALIBRATED
-    if len(tokens) < needed:
-        raise ConfigError(
-            f"{path} has {len(tokens):,} tokens and calibration with it needs at least {needed:,}; give a "
-            "longer text, or none for the one that ships."
-        )
+    if len(tokens) < _needed(calibrates):
+        _refuse_short(path, f"{len(tokens):,} tokens", _needed(calibrates))
     cut = len(tokens) - MEASURED - 1
     prefix = tokenizer.prefix if tokenizer is not None and is_text else ()
     return Texts(calibration=tokens[:cut], quality=tokens[cut:], name=path.name, prefix=prefix)

@@ -11,6 +11,7 @@ from gpt_onnx.cli._units import in_units
 
 if TYPE_CHECKING:
     from gpt_onnx.export.plan import ExportPlan
+    from gpt_onnx.export.plan_integers import IntegerPlan
 
 WRITTEN, ESTIMATE = "yes", "no: an estimate"
 
@@ -40,6 +41,11 @@ def _generation(plan: ExportPlan) -> str:
     return told or "nothing is said; the bundle gets ours"
 
 
+def _integers(plan: IntegerPlan) -> str:
+    blocks = "blocks as the trace allows" if plan.block_size is None else f"blocks of {plan.block_size}"
+    return f"{plan.quantizer}, {blocks}, head {plan.head_precision}, accuracy level {plan.accuracy_level}"
+
+
 def _about(size: int) -> str:
     """Return bytes in gigabytes with one digit: no more is known."""
     return f"{size / 1e9:.1f} GB"
@@ -53,6 +59,11 @@ def facts_of(plan: ExportPlan, destination: str) -> Iterator[tuple[str, str]]:
     yield "tokenizer", _tokenizer(plan)
     yield "generation", _generation(plan)
     yield "bundle", f"{destination}, target {plan.target}, {plan.layout}, check {plan.check}"
+    if plan.integers is not None:
+        yield "integers", _integers(plan.integers)
+    if plan.text is not None:
+        calibrates = plan.integers is not None and plan.integers.reads_text
+        yield "text", f"{'calibrates and measures' if calibrates else 'measures'} with {plan.text}"
     yield (
         "memory",
         f"about {_about(plan.peak_bytes)} to export, {_about(plan.peak_bytes_checked)} to check as well",

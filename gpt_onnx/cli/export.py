@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import re
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from gpt_onnx.cli._console import note, print_tables, table_console
+from gpt_onnx.cli._console import note, print_tables
+from gpt_onnx.cli._export_answer import describe, print_report
+from gpt_onnx.cli._misuse import refuse_misuse
 from gpt_onnx.cli._options import (
     config_option,
     json_option,
@@ -21,13 +22,8 @@ from gpt_onnx.cli._options import (
 )
 from gpt_onnx.cli._progress import progress_bars
 from gpt_onnx.cli._streams import clean
-from gpt_onnx.original import original_words
-
-if TYPE_CHECKING:
-    from gpt_onnx.export import BundleReport
 
 DYNAMIC = "dynamic"
-MB = 1e6
 
 
 def size_or_dynamic(value: str) -> str | int:
@@ -177,6 +173,7 @@ def command(source: str | None, output: Path | None, as_json: bool, dry_run: boo
     """  # noqa: D301  # click takes the character, not the two letters, for "do not wrap"
     from gpt_onnx.export.user_code import code_file
 
+    refuse_misuse(options)
     destination = output or Path(default_name(source))
     if source is not None and (file := code_file(source)):
         note(f"Running the code in {file}.")
@@ -192,7 +189,7 @@ def _export(source: str | None, destination: Path, as_json: bool, options: dict[
     if as_json:
         click.echo(json.dumps(describe(report), sort_keys=True))
     else:
-        _print(report)
+        print_report(report)
 
 
 def _print_template(key: str, text: str, as_json: bool, todo: str) -> None:
@@ -239,69 +236,3 @@ def _dry_run(source: str | None, destination: Path, as_json: bool, options: dict
     print_tables(fact_table(plan, str(destination)), precision_table(plan))
     for line in plan.notes:
         click.echo(f"Note: {clean(line)}")
-
-
-def describe(report: BundleReport) -> dict[str, Any]:
-    """Return what an export made, for ``--json``."""
-    manifest = report.manifest
-    return {
-        "path": str(report.path),
-        "name": manifest.name,
-        "target": manifest.target,
-        "layout": manifest.graph.layout,
-        "precision": manifest.precision,
-        "parameters": manifest.model.parameters,
-        "bytes": report.nbytes,
-        "payload_bytes": report.payload_bytes,
-        "checked": manifest.checked,
-        "compared_with_original": manifest.compared_with_original,
-        "notes": list(report.notes),
-        "quantization": manifest.quantization and dataclasses.asdict(manifest.quantization),
-        "quality": report.quality.to_json() if report.quality else None,
-        "decode_tokens_per_s": report.decode_tokens_per_s,
-        "parity": report.gate.to_json() if report.gate else None,
-    }
-
-
-def _print(report: BundleReport) -> None:
-    """Print the gate's table, what the user should know, and one line that says what was made."""
-    from gpt_onnx.cli._parity_table import parity_table
-
-    manifest = report.manifest
-    if report.gate is not None:
-        table_console().print(parity_table(report.gate.rows))
-    if report.quality is not None:
-        _print_quality(report)
-    for line in report.notes:
-        click.echo(f"Note: {clean(line)}")
-    if not manifest.compared_with_original:
-        words = original_words(checked=manifest.checked, compared=False)
-        click.echo(f"Note: it was {words}.")
-    checked = "checked" if manifest.checked else "NOT checked"
-    click.echo(
-        f"{report.path}: {manifest.model.parameters:,} parameters, {report.nbytes:,} bytes, {checked} "
-        f"(target {manifest.target}, {manifest.graph.layout}, {manifest.precision})."
-    )
-    if report.quality is not None:
-        click.echo(_last_line(report))
-
-
-def _print_quality(report: BundleReport) -> None:
-    """Print how far the integer weights are from float32, and what stayed float32."""
-    from gpt_onnx.cli._quality_table import comparison_table
-
-    assert report.quality is not None
-    table_console().print(comparison_table(report.quality.comparison, "fp32"))
-    click.echo(f"Measured on {report.quality.comparison.tokens:,} tokens: {report.quality.text}.")
-    if (info := report.manifest.quantization) is not None:
-        click.echo(f"Kept in fp32: {', '.join(clean(name) for name in info.float_weights)}.")
-
-
-def _last_line(report: BundleReport) -> str:
-    """Return sizes, speed and distance from float32 in one line."""
-    assert report.quality is not None
-    whole = 4 * report.manifest.model.parameters
-    return (
-        f"{report.payload_bytes / MB:,.1f} MB of weights instead of {whole / MB:,.1f}, "
-        f"{report.decode_tokens_per_s:,.0f} tokens/s on this machine, {report.quality.summary()}."
-    )

@@ -148,7 +148,7 @@ def tokens_of_text(texts: Iterable[str], tokenizer: Tokenizer, vocab_size: int) 
             before = int(ends[-1])
 
 
-def _ids_in(path: Path) -> NDArray[np.integer]:
+def ids_in(path: Path) -> NDArray[np.integer]:
     """Map the ids of a .npy file.
 
     Raises:
@@ -222,6 +222,6 @@ def open_tokens(
         if not stream.peek(len(NUMPY_MAGIC)).startswith(NUMPY_MAGIC):
             yield _text_file(stream, str(path), tokenizer, vocab_size)
             return
-        ids = _ids_in(path)
+        ids = ids_in(path)
         chunks = tokens_of_ids(ids, vocab_size, str(path))
         yield TokenFile(name=str(path), chunks=chunks, size=ids.size, is_text=False)

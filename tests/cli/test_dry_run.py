@@ -57,6 +57,26 @@ def test_json_is_the_whole_plan() -> None:
     assert 4 * 5_783_040 <= fp32["weights_bytes"] <= 1.01 * 4 * 5_783_040  # a hundredth is padding, at most
 
 
+def test_it_says_how_weights_become_integers_and_what_text_is_read(tmp_path: Path) -> None:
+    lines = run(str(SHIPPED), "--dry-run", "--precision", "int4").stdout.splitlines()
+    assert "integers       gptq, blocks of 128, head int8, accuracy level 4" in lines
+    assert "text           calibrates and measures with the public addresses that ship" in lines
+    (tmp_path / "mine.txt").write_text("My fellow citizens. " * 2000)
+    options = ("--precision", "int8", "--head-precision", "fp32", "--block-size", "64")
+    result = run(str(SHIPPED), "--dry-run", "--json", *options, "--calibration", str(tmp_path / "mine.txt"))
+    told = json.loads(result.stdout)
+    assert told["integers"] == {
+        "quantizer": "rtn",
+        "head_precision": "fp32",
+        "block_size": 64,
+        "accuracy_level": 4,
+        "reads_text": False,
+    }
+    assert told["text"] == "mine.txt"
+    told = json.loads(run(str(SHIPPED), "--dry-run", "--json").stdout)
+    assert (told["integers"], told["text"]) == (None, None)
+
+
 @pytest.mark.usefixtures("asking")
 def test_open_questions_go_to_stdout_and_what_to_do_to_stderr() -> None:
     result = run(str(SHIPPED), "--dry-run")

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from gpt_onnx.checkpoint import write_checkpoint
+from gpt_onnx.cli._export_answer import folded
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.model import GPT
 
@@ -53,9 +54,15 @@ def test_an_export_ends_with_size_speed_and_quality(exported: tuple[Path, str]) 
 def test_what_stays_float_is_listed(exported: tuple[Path, str]) -> None:
     path, said = exported
     info = json.loads((path / "manifest.json").read_text())["quantization"]
-    assert f"Kept in fp32: {', '.join(info['float_weights'])}." in said.replace("\n", " ")
+    assert f"Kept in fp32: {', '.join(folded(info['float_weights']))}." in said.replace("\n", " ")
+    assert max(map(len, said.splitlines())) <= 120
     assert "h.*.ln_1.weight" in info["float_weights"]
     assert not any("attn.c_attn.weight" in name for name in info["float_weights"])
+
+
+def test_names_of_one_part_are_folded() -> None:
+    names = ["h.*.ln_1.bias", "h.*.ln_1.weight", "h.*.mlp.c_fc.bias", "ln_f.weight", "table"]
+    assert list(folded(names)) == ["h.*.ln_1.{bias,weight}", "h.*.mlp.c_fc.bias", "ln_f.weight", "table"]
 
 
 def test_quality_is_stored_and_told(exported: tuple[Path, str]) -> None:
@@ -84,25 +91,31 @@ def test_a_bundle_too_far_from_float_is_not_published(checkpoint: Path, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "code", "said"),
     [
-        (("--block-size", "64"), "block_size is 64 and the weights stay fp32"),
-        (("--precision", "int4", "--block-size", "64"), "weight has 32 inputs, which blocks of 64"),
-        (("--precision", "int4", "--calibration", "{short}"), "fewer|at least|needs"),
-        (("--precision", "int4", "--calibration", "{absent}"), "absent.txt"),
-        (("--precision", "int4", "--calibration", "{binary}"), "UTF-8|tokenizer"),
+        (("--block-size", "64"), 2, "--block-size is 64 and the weights stay fp32"),
+        (("--precision", "int4", "--max-kl", "-1"), 2, "--max-kl is -1.0; it must be a positive number"),
+        (("--precision", "int8", "--seq-len", "1"), 2, "--seq-len is 1, and the quality of int8"),
+        (("--calibration", "{short}"), 2, "--calibration is .* and the weights stay fp32"),
+        (("--precision", "int4", "--block-size", "64"), 1, "weight has 32 inputs, which blocks of 64"),
+        (("--precision", "int4", "--quantizer", "gptq"), 1, "'gptq' reads text, and tiny has no tokenizer"),
+        (("--precision", "int4", "--calibration", "{short}"), 1, "short.npy has 50 ids and .* 28,673"),
+        (("--precision", "int4", "--calibration", "{little}"), 1, "little.txt has 20 letters and .* 28,673"),
+        (("--precision", "int4", "--calibration", "{absent}"), 1, "absent.txt does not exist"),
+        (("--precision", "int4", "--calibration", "{binary}"), 1, "binary.txt is not UTF-8 at byte 0"),
     ],
 )
 def test_a_mistake_is_one_sentence(
-    checkpoint: Path, tmp_path: Path, arguments: tuple[str, ...], said: str
+    checkpoint: Path, tmp_path: Path, arguments: tuple[str, ...], code: int, said: str
 ) -> None:
+    (tmp_path / "little.txt").write_text("twenty letters of it")
     np.save(tmp_path / "short.npy", np.arange(50))
     (tmp_path / "binary.txt").write_bytes(b"\xff\xfe" * 100)
-    files = {"short": "short.npy", "absent": "absent.txt", "binary": "binary.txt"}
+    files = {name: f"{name}.txt" for name in ("absent", "binary", "little")} | {"short": "short.npy"}
     places = {name: str(tmp_path / file) for name, file in files.items()}
     given = [argument.format(**places) for argument in arguments]
     result = run("export", str(checkpoint), *given, "-o", str(tmp_path / "b"))
-    assert result.returncode in (1, 2)
+    assert result.returncode == code
     assert re.search(said, result.stderr), result.stderr
     assert "Traceback" not in result.stderr
     assert not (tmp_path / "b").exists()
