@@ -25,6 +25,7 @@ from gpt_onnx.clients._conditions import (
     STANDARD_OPERATORS,
     TABLE_AS_IT_IS,
     has_fused_integers,
+    is_fused,
 )
 from gpt_onnx.clients._facts import BYTE_LEVEL_BPE, BundleFacts
 
@@ -70,7 +71,8 @@ TRANSFORMERS_JS = Client(
 OPENVINO = Client(
     name="OpenVINO",
     package="PyPI openvino",
-    tried=("2026.4.1",),
+    tried=("2025.4.1", "2026.4.1"),
+    since=(Since(version="2026.4.1", holds=is_fused),),
     needs=(TABLE_AS_IT_IS,),
     limits=(ONE_ROW, FLOAT_ACTIVATIONS),
     usage=_usage.OPENVINO,
