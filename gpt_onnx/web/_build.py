@@ -9,7 +9,6 @@ all.
 
 from __future__ import annotations
 
-import gzip
 import hashlib
 import html
 import shutil
@@ -39,9 +38,6 @@ from gpt_onnx.web._samples import tokenizer_samples
 PAGE = "index.html"
 BUNDLE = "bundle"
 LIBRARIES = "vendor"
-PACKED = ".wasm"
-"""What is packed with gzip, which the page unpacks: a quarter of the bytes, whatever the host does."""
-_PACK_LEVEL = 9
 _PARTS = {LIBRARIES: "runtime", BUNDLE: "model"}
 
 
@@ -85,17 +81,6 @@ def _copy_page(staging: Path, name: str) -> None:
     text = page.read_text(encoding="utf-8").replace("@CSP@", PAGE_POLICY).replace("@NAME@", html.escape(name))
     page.write_text(text, encoding="utf-8")
     (staging / HEADERS_FILE).write_text(headers_file(), encoding="utf-8")
-
-
-def _copy_libraries(staging: Path, libraries: Path) -> None:
-    (staging / LIBRARIES).mkdir()
-    for path in sorted(libraries.iterdir()):
-        target = staging / LIBRARIES / path.name
-        if path.suffix == PACKED:
-            packed = gzip.compress(path.read_bytes(), _PACK_LEVEL, mtime=0)
-            target.with_name(f"{path.name}.gz").write_bytes(packed)
-        else:
-            shutil.copyfile(path, target)
 
 
 def _copy_bundle(staging: Path, bundle: Bundle) -> None:
@@ -189,7 +174,7 @@ def build_site(
     check = partial(check_destination, overwrite=overwrite)
     with replacing(destination, check, lambda folder: None) as staging:
         _copy_page(staging, opened.manifest.name)
-        _copy_libraries(staging, libraries)
+        shutil.copytree(libraries, staging / LIBRARIES, copy_function=shutil.copyfile)
         _copy_bundle(staging, opened)
         listing = Listing(
             name=opened.manifest.name,

@@ -9,12 +9,14 @@ held to its own hash here, wherever it comes from.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import os
 import re
 import shutil
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.resources import files
@@ -24,6 +26,7 @@ from gpt_onnx.errors import InputError, ProviderError
 
 NPM = ("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error")
 TIMEOUT_S = 600
+_PACK_LEVEL = 9
 _HOST = re.compile(r"https?://\S+")
 
 
@@ -38,8 +41,18 @@ class Library:
 
     @property
     def name(self) -> str:
-        """What it is called in the site."""
+        """Its bare name."""
         return self.path.rpartition("/")[2]
+
+    @property
+    def is_packed(self) -> bool:
+        """Whether the page unpacks it: a quarter of the bytes, whatever a host does."""
+        return self.path.endswith(".wasm")
+
+    @property
+    def kept_name(self) -> str:
+        """What it is called in the site."""
+        return f"{self.name}.gz" if self.is_packed else self.name
 
 
 LIBRARIES = (
@@ -133,13 +146,15 @@ def _install(folder: Path) -> None:
 
 
 def _keep(paths: Iterable[Path], folder: Path) -> None:
-    """Copy files into a folder that appears whole; another process may have made it meanwhile."""
+    """Copy the libraries into a folder that appears whole; another process may have made it meanwhile."""
     folder.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".") as name:
         staging = Path(name) / "libraries"
         staging.mkdir()
-        for path in paths:
-            shutil.copyfile(path, staging / path.name)
+        for library, path in zip(LIBRARIES, paths, strict=True):
+            content = path.read_bytes()
+            packed = gzip.compress(content, _PACK_LEVEL, mtime=0) if library.is_packed else content
+            (staging / library.kept_name).write_bytes(packed)
         try:
             os.replace(staging, folder)
         except OSError:
@@ -147,11 +162,14 @@ def _keep(paths: Iterable[Path], folder: Path) -> None:
                 raise
 
 
-def _is_whole(folder: Path) -> bool:
+def _is_kept(folder: Path, library: Library) -> bool:
+    """Whether a folder of the cache has a library, whole."""
     try:
-        return all(_checked(folder, library) for library in LIBRARIES)
-    except InputError:
+        content = (folder / library.kept_name).read_bytes()
+        plain = gzip.decompress(content) if library.is_packed else content
+    except (OSError, EOFError, zlib.error):  # gzip's own error is an OSError
         return False
+    return hashlib.sha256(plain).hexdigest() == library.sha256
 
 
 def _fetched(kept: Path) -> None:
@@ -161,7 +179,7 @@ def _fetched(kept: Path) -> None:
 
 
 def vendor(cache: Path, assets: Path | None = None) -> Path:
-    """Return a folder with the page's libraries, each under its bare name.
+    """Return a folder with the page's libraries as a site has them.
 
     Args:
         cache: Where they are kept between builds; made if it is not there.
@@ -173,7 +191,7 @@ def vendor(cache: Path, assets: Path | None = None) -> Path:
     """
     given = None if assets is None else [_checked(assets, library) for library in LIBRARIES]
     kept = cache / hashlib.sha256(b"".join(_pins().values())).hexdigest()[:16]
-    if _is_whole(kept):
+    if all(_is_kept(kept, library) for library in LIBRARIES):
         return kept
     shutil.rmtree(kept, ignore_errors=True)  # something of it was lost
     if given is None:

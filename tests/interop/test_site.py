@@ -163,12 +163,12 @@ def test_stop_button_stops_and_the_next_text_comes(shared: Page) -> None:
 
 
 def test_keyboard_alone_is_enough(shared: Page) -> None:
-    shared.evaluate("document.activeElement.blur()")
+    shared.evaluate("document.querySelector('.skip').focus()")
     seen = []
-    for _ in range(4):
+    for _ in range(2):
         shared.press("Tab")
-        seen.append(shared.evaluate("document.activeElement.id || document.activeElement.className"))
-    assert seen[:3] == ["skip", "prompt", "go"]
+        seen.append(shared.evaluate("document.activeElement.id"))
+    assert seen == ["prompt", "go"]
     set_fields(shared, new_tokens=20000, temperature=0.8)
     shared.evaluate("document.getElementById('go').focus()")
     shared.press("Enter")

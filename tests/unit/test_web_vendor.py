@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
 import os
@@ -39,6 +40,15 @@ def _npm(folder: Path, monkeypatch: pytest.MonkeyPatch, script: str) -> None:
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}/bin{os.pathsep}/usr/bin")
 
 
+def _unpacked(folder: Path) -> dict[str, bytes]:
+    """Return what is kept, by the names that it had."""
+    kept = {path.name: path.read_bytes() for path in folder.iterdir()}
+    return {
+        name.removesuffix(".gz"): gzip.decompress(content) if name.endswith(".gz") else content
+        for name, content in kept.items()
+    }
+
+
 def _node_modules(folder: Path) -> Path:
     for library in LIBRARIES:
         path = folder / "node_modules" / library.package / library.path
@@ -56,7 +66,8 @@ def test_npm_is_asked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         f'echo "$@" >> {log}; cp -r {source}/node_modules . && ls package-lock.json',
     )
     folder = vendor.vendor(tmp_path / "cache")
-    assert {path.name: path.read_bytes() for path in folder.iterdir()} == CONTENTS
+    assert _unpacked(folder) == CONTENTS
+    assert (folder / "run.wasm.gz").exists()
     assert vendor.vendor(tmp_path / "cache") == folder
     assert log.read_text().splitlines() == ["ci --ignore-scripts --no-audit --no-fund --loglevel=error"]
 
@@ -65,8 +76,9 @@ def test_lost_file_is_fetched_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     source = _node_modules(tmp_path / "source")
     _npm(tmp_path / "bin", monkeypatch, f"cp -r {source}/node_modules .")
     folder = vendor.vendor(tmp_path / "cache")
-    (folder / "run.wasm").write_bytes(b"half")
-    assert (vendor.vendor(tmp_path / "cache") / "run.wasm").read_bytes() == CONTENTS["run.wasm"]
+    for lost in (b"half", gzip.compress(b"another"), gzip.compress(CONTENTS["run.wasm"])[:-9]):
+        (folder / "run.wasm.gz").write_bytes(lost)
+        assert _unpacked(vendor.vendor(tmp_path / "cache")) == CONTENTS
 
 
 def test_missing_npm_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,14 +113,14 @@ def test_what_npm_brings_is_held_to_its_hash(tmp_path: Path, monkeypatch: pytest
 def test_assets_as_npm_lays_them_out(tmp_path: Path, inside: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     folder = vendor.vendor(tmp_path / "cache", _node_modules(tmp_path / "source") / inside)
-    assert sorted(path.name for path in folder.iterdir()) == sorted(CONTENTS)
+    assert _unpacked(folder) == CONTENTS
 
 
 def test_assets_by_bare_names(tmp_path: Path) -> None:
     for name, content in CONTENTS.items():
         (tmp_path / name).write_bytes(content)
     folder = vendor.vendor(tmp_path / "cache", tmp_path)
-    assert (folder / "run.wasm").read_bytes() == CONTENTS["run.wasm"]
+    assert _unpacked(folder) == CONTENTS
 
 
 def test_assets_that_lack_one_are_refused(tmp_path: Path) -> None:
