@@ -71,7 +71,7 @@ TRANSFORMERS_JS = Client(
 OPENVINO = Client(
     name="OpenVINO",
     package="PyPI openvino",
-    tried=("2025.4.1", "2026.4.1"),
+    tried=("2025.0.0", "2025.4.1", "2026.4.1"),
     since=(Since(version="2026.4.1", holds=is_fused),),
     needs=(TABLE_AS_IT_IS,),
     limits=(ONE_ROW, FLOAT_ACTIVATIONS),
@@ -88,7 +88,7 @@ OPTIMUM = Client(
 REFERENCE = Client(
     name="ONNX reference evaluator",
     package="PyPI onnx",
-    tried=("1.23.2",),
+    tried=("1.18.0", "1.23.2"),
     needs=(STANDARD_OPERATORS,),
     limits=(FLOAT_ACTIVATIONS,),
     usage=_usage.REFERENCE,

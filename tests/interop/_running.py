@@ -60,12 +60,19 @@ def run(python: Path, program: str, known: Known, rows: Sequence[int] = (0,)) ->
     Raises:
         ClientFailed: with its last line.
     """
-    order = {
-        "bundle": str(known.path),
-        "prompts": [known.prompt_ids[row] for row in rows],
-        "texts": [PROMPTS[row] for row in rows],
-        "new_tokens": NEW_TOKENS,
-    }
+    prompts, texts = [known.prompt_ids[row] for row in rows], [PROMPTS[row] for row in rows]
+    return run_order(python, program, known.path, prompts, texts)
+
+
+def run_order(
+    python: Path, program: str, bundle: Path, prompts: Sequence[Sequence[int]], texts: Sequence[str] = ()
+) -> Ran:
+    """Let a program continue prompts, as one batch; without texts, by ids alone.
+
+    Raises:
+        ClientFailed: with its last line.
+    """
+    order = {"bundle": str(bundle), "prompts": prompts, "texts": texts, "new_tokens": NEW_TOKENS}
     done = subprocess.run(
         [python, PROGRAMS / program], input=json.dumps(order), capture_output=True, text=True, timeout=SECONDS
     )

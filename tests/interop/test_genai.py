@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from gpt_onnx.clients import GENAI
-from tests.interop._models import NAMES
-from tests.interop._running import check_alone_and_together, environment_of, versions
+from gpt_onnx.export import export_bundle
+from gpt_onnx.runtime import OnnxGPT, Sampling
+from tests.interop._known import NEW_TOKENS
+from tests.interop._models import NAMES, SHIPPED
+from tests.interop._running import check_alone_and_together, environment_of, run_order, versions
 
 PROGRAM = "genai_generate.py"
 
@@ -31,3 +34,14 @@ def test_a_graph_whose_cache_grows_by_concatenation_runs(bundles: Any, python: P
 
 def test_half_precision_runs(bundles: Any, python: Path) -> None:
     check_alone_and_together(python, PROGRAM, bundles("gpt2", "fp16", "portable"))
+
+
+PROMPT = [1, 2, 3]
+
+
+def test_a_bundle_without_a_tokenizer_runs_by_ids(bundles_folder: Path, python: Path) -> None:
+    bundle = bundles_folder / "no-tokenizer"
+    if not bundle.exists():
+        export_bundle(SHIPPED, bundle, check="none", tokenizer="none")
+    ours = OnnxGPT.load(bundle).generate([PROMPT], NEW_TOKENS, Sampling(temperature=0), ignore_eos=True)
+    assert run_order(python, PROGRAM, bundle, [PROMPT]).ids == [list(ours[0].ids)]

@@ -23,9 +23,22 @@ def _generator(model: Any, order: Order, width: int) -> Any:
     return og.Generator(model, params)
 
 
+def _by_ids(model: Any, order: Order) -> dict[str, object]:
+    """Greedy ids of one prompt, for a bundle without a tokenizer."""
+    [prompt] = order.prompts
+    generator = _generator(model, order, len(prompt))
+    generator.append_tokens(np.array(prompt, np.int32))
+    while not generator.is_done():
+        generator.generate_next_token()
+    ids = list(map(int, generator.get_sequence(0)))[len(prompt) :]
+    return {"ids": [ids], "version": metadata.version("onnxruntime-genai")}
+
+
 def generate(order: Order) -> dict[str, object]:
     """Greedy ids and texts of each prompt, from text."""
     model = og.Model(str(order.bundle))
+    if not order.texts:
+        return _by_ids(model, order)
     tokenizer = og.Tokenizer(model)
     encoded = [tokenizer.encode(text) for text in order.texts]
     assert [list(map(int, row)) for row in encoded] == order.prompts, "its tokenizer gives other ids"
