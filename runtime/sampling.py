@@ -123,6 +123,11 @@ def probable(logits: NDArray[Any], sampling: Sampling) -> tuple[Ids, Floats]:
     return ids, probabilities / probabilities.sum()
 
 
+def _refuse_infinity(logits: NDArray[Any], most: float) -> None:
+    if not math.isfinite(most):
+        refuse_logits(logits)
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sampler:
     """Chooses tokens as ``sampling`` says, among the ids that are allowed.
@@ -211,12 +216,15 @@ class Sampler:
 
     def _sample_simply(self, logits: NDArray[Any], generator: np.random.Generator | None) -> int:
         """Return the next token's id in less time, where ``simple``, after the checks of ``_scores``."""
-        # Both are NaN if one logit is; these two touch less code and memory than reductions do.
-        least, top = logits.argmin(), logits.argmax()
-        if not (math.isfinite(logits[least]) and math.isfinite(logits[top])):
+        # It is NaN if one logit is; this touches less code and memory than a reduction does.
+        if not math.isfinite(logits[logits.argmin()]):
             refuse_logits(logits)
         allowed = logits if self._span is None else logits[: self._span]
         if self.sampling.greedy or generator is None:
+            top = logits.argmax()
+            _refuse_infinity(logits, logits[top])
             return int(top if top < allowed.size else allowed.argmax())
         ids, held = few_largest(allowed, int(self.sampling.top_k))
+        # The largest of all is among those held, unless it may be one that is not allowed.
+        _refuse_infinity(logits, max(held) if self._span is None else logits[logits.argmax()])
         return draw_of_few(ids, held, self.sampling.temperature, generator.random())
