@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from gpt_onnx.errors import InputError
+from gpt_onnx.runtime.bench.compare import _baseline
 from gpt_onnx.runtime.bench.plan import BenchPlan, Point, fit_prompts
 
 
@@ -86,3 +88,20 @@ def test_every_number_of_sequences_is_measured_at_every_length_once() -> None:
 
 def test_loading_is_repeated_at_most_three_times() -> None:
     assert [BenchPlan(repetitions=count).starts for count in (1, 2, 3, 50)] == [1, 2, 3, 3]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "asked", "expected"),
+    [
+        (("bundle", "bundle"), None, "0"),
+        (("bundle", "bundle", "eager"), None, "2"),
+        (("bundle", "peer"), None, "0"),
+        (("bundle",), None, None),
+        (("bundle", "bundle"), "1", "1"),
+    ],
+)
+def test_others_are_compared_with_whom_the_user_names_or_eager_or_the_first(
+    kinds: tuple[str, ...], asked: str | None, expected: str | None
+) -> None:
+    entrants: list[Any] = [SimpleNamespace(name=str(at), kind=kind) for at, kind in enumerate(kinds)]
+    assert _baseline(entrants, asked) == expected
