@@ -86,7 +86,9 @@ def _rotary_truth(positions: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize(
-    ("options", "role"), [({}, "model"), ({"seq_len": 16, "batch_size": "dynamic"}, "decode")], ids=["cpu", "static"]
+    ("options", "role"),
+    [({}, "model"), ({"seq_len": 16, "batch_size": "dynamic"}, "decode")],
+    ids=["cpu", "static"],
 )
 def test_exported_rotation_is_right_at_every_magnitude(
     exported: Any, run_ort: Any, tmp_path: Path, options: Any, role: str
