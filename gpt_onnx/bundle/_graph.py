@@ -152,7 +152,7 @@ _INTEGER = 2
 
 
 def _node(node: _Message) -> Node:
-    """Read a node; of its attributes: integers (3), whether there are graphs (6, 11), where tensors (5, 10) are."""
+    """Read a node; of its attributes integers (3), if there are graphs (6, 11), where tensors (5, 10) are."""
     if not node.text(4):
         raise BundleError("it has no operator.")
     has_subgraph, integers = False, {}

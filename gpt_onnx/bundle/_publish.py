@@ -104,7 +104,7 @@ def _make_parents(folder: Path, made: list[Path]) -> None:
 
 
 def _settle(staging: Staging) -> None:
-    """Give files and folders the modes that the umask asks for, and flush them, folders after what is in them."""
+    """Give files and folders the modes that the umask asks for, and flush them, folders last."""
     for folder, _, names in os.walk(staging.path, topdown=False):
         for path in sorted(Path(folder, name) for name in names):
             path.chmod(staging.mode & 0o666)
