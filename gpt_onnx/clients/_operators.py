@@ -7,7 +7,7 @@ A line a domain, "domain;opset;Op1,Op2", as ONNX Runtime's ``build.py --include_
 
 ONNX Runtime rewrites a graph when it loads it, and the operators that it puts in must be there too. Which
 ones those are depends on what it finds, so FUSIONS gives for operators of ours those that it may make of
-them; each was seen in a graph that ONNX Runtime saved after optimising one of our bundles.
+them; tests compare the file with the graphs that ONNX Runtime saves after optimising.
 """
 
 from __future__ import annotations

@@ -21,6 +21,8 @@ CASES: Mapping[str, tuple[dict[str, Any], dict[str, Any]]] = {
     "portable": ({}, {"target": "portable"}),
     "portable, llama": (LLAMA, {"target": "portable"}),
     "portable, relu": ({"activation": "relu", "position": "learned"}, {"target": "portable"}),
+    "portable, opset 17": ({}, {"target": "portable", "opset": 17}),
+    "portable, opset 17, tanh": ({"activation": "gelu_tanh"}, {"target": "portable", "opset": 17}),
     "plain": ({}, {"kv_cache": False}),
 }
 """Configuration and options of bundles; tests/interop has those of integer weights."""
