@@ -128,12 +128,12 @@ def test_what_was_not_checked_says_so(
 
 
 @pytest.mark.parametrize("parity", [{}, {"summary": 3, "level": 7}, {"summary": {"cases": "many"}}])
-def test_odd_evidence_is_no_number(
+def test_odd_evidence_is_refused(
     make_bundle: BundleMaker, make_manifest: Callable[..., Manifest], parity: object
 ) -> None:
     path = _with_evidence(make_bundle(), make_manifest(), parity)
-    assert set(_json(path)["parity"].values()) == {None}
-    assert "parity      checked\n" in _text(path)
+    with pytest.raises(BundleError, match=r"parity.json cannot be understood: (it lacks )?level"):
+        _text(path)
 
 
 def test_unreadable_evidence_is_an_error(
@@ -207,9 +207,10 @@ def test_clients_are_told_with_versions_and_reasons(make_bundle: BundleMaker) ->
     text = _text(make_bundle(attention="gqa"), "--clients")
     rows = {line.split("  ")[0]: line for line in text.splitlines()}
     assert "1.19.2 to " in rows["onnxruntime"]
-    assert "its graph has operators of com.microsoft; export with --target portable" in rows[
-        "ONNX reference evaluator"
-    ]
+    assert (
+        "its graph has operators of com.microsoft; export with --target portable"
+        in rows["ONNX reference evaluator"]
+    )
     assert "operators of model" not in text
 
 
