@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from gpt_onnx.bundle._manifest import Manifest
 from gpt_onnx.bundle._names import shorten
@@ -47,6 +48,10 @@ class Use:
     accuracy_level: int | None = None
 
 
+def _input(node: Node, index: int) -> str:
+    return node.inputs[index] if index < len(node.inputs) else ""
+
+
 @dataclass(slots=True)
 class _Graph:
     """A graph by the names of its values."""
@@ -63,7 +68,7 @@ class _Graph:
         """Return the initializer that a value is, or was before it was reshaped."""
         node = self.makers.get(name)
         while node is not None and node.op == "Reshape":
-            name = node.inputs[0]
+            name = _input(node, 0)
             node = self.makers.get(name)
         return self.weights.get(name)
 
@@ -75,32 +80,25 @@ class _Graph:
         return node
 
 
-def _input(node: Node, index: int) -> str:
-    return node.inputs[index] if index < len(node.inputs) else ""
+def _of_kernel(node: Node, graph: _Graph, place: int, **told: Any) -> Use | None:
+    """Read a node of ONNX Runtime's own, with integers at a place of its inputs, and zero points at 3."""
+    weight = graph.behind(_input(node, place))
+    return weight and Use(
+        node=node.name,
+        weight=weight.name,
+        bits=node.integers.get("bits", 4),
+        block_size=node.integers.get("block_size", 128),
+        symmetric=not _input(node, 3),
+        **told,
+    )
 
 
 def _of_product(node: Node, graph: _Graph) -> Use | None:
-    weight = graph.behind(_input(node, 1))
-    return weight and Use(
-        node=node.name,
-        weight=weight.name,
-        bits=node.integers.get("bits", 4),
-        block_size=node.integers.get("block_size", 128),
-        symmetric=not _input(node, 3),
-        accuracy_level=node.integers.get("accuracy_level", 0),
-    )
+    return _of_kernel(node, graph, 1, accuracy_level=node.integers.get("accuracy_level", 0))
 
 
 def _of_lookup(node: Node, graph: _Graph) -> Use | None:
-    weight = graph.behind(_input(node, 0))
-    return weight and Use(
-        node=node.name,
-        weight=weight.name,
-        bits=node.integers.get("bits", 4),
-        block_size=node.integers.get("block_size", 128),
-        is_lookup=True,
-        symmetric=not _input(node, 3),
-    )
+    return _of_kernel(node, graph, 0, is_lookup=True)
 
 
 def _of_linear(node: Node, graph: _Graph) -> Use | None:
