@@ -25,7 +25,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "tokenizer": ("tokenizer*", "vocab.json", "merges.txt"),
     "evidence": (PARITY, QUALITY, "reference.safetensors"),
     "documentation": ("*.md",),
-    "configuration": ("*.json",),
+    "configuration": ("*.json", "*.config"),
 }
 """Kind of file to the patterns of its names; the first kind that fits."""
 
