@@ -83,7 +83,9 @@ class _Graph:
 def _of_kernel(node: Node, graph: _Graph, place: int, **told: Any) -> Use | None:
     """Read a node of ONNX Runtime's own, with integers at a place of its inputs, and zero points at 3."""
     weight = graph.behind(_input(node, place))
-    return weight and Use(
+    if weight is None:
+        return None
+    return Use(
         node=node.name,
         weight=weight.name,
         bits=node.integers.get("bits", 4),
