@@ -19,7 +19,7 @@ from gpt_onnx.export.gate.foreign import ModuleReference
 from gpt_onnx.export.gate.ours import GptReference
 from gpt_onnx.export.gate.reference import Others, Units
 from gpt_onnx.export.gate.report import GateReport, Outcome
-from gpt_onnx.export.gate.rounding import inputs_rounded, rounded_to_int8
+from gpt_onnx.export.gate.rounding import Int8Rounding, inputs_rounded, rounded_to_int8
 from gpt_onnx.export.gate.tolerance import Ratio
 from gpt_onnx.export.gate.weights import check_float, check_rounded, same_numbers
 from gpt_onnx.export.quantize.grid import Grid
@@ -119,7 +119,7 @@ def others(gpt: GPT, prefix: str = "", **blocks: int) -> Others:
     return Others(
         names=frozenset(prefix + name for name in names),
         read=lambda name: torch.from_numpy(meant[name.removeprefix(prefix)]),
-        blocks={prefix + name: 16 for name in names} if blocks.get("size") else {},
+        rounding=Int8Rounding({prefix + name: 16 for name in names} if blocks.get("size") else {}),
     )
 
 
