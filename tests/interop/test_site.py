@@ -339,6 +339,7 @@ def test_shipped_model_in_int4_answers_soon(bundles: Bundles, tmp_path: Path) ->
         started = time.monotonic()
         p.goto(url)
         p.wait_for(IDLE, READY_S)
+        set_fields(p, prompt=PROMPTS[0], temperature=0)
         p.click("#go")
         p.wait_for("document.getElementById('text').textContent !== ''", READY_S)
         took = time.monotonic() - started
