@@ -57,8 +57,13 @@ def _feeds(path: Path, positions: np.ndarray, sizes: dict[str, int]) -> dict[str
 
 @pytest.mark.parametrize(
     ("options", "role"),
-    [({}, "model"), ({"target": "portable"}, "model"), ({"seq_len": 16, "batch_size": "dynamic"}, "decode")],
-    ids=["cpu", "portable", "static"],
+    [
+        ({}, "model"),
+        ({"target": "portable"}, "model"),
+        ({"target": "web"}, "model"),
+        ({"seq_len": 16, "batch_size": "dynamic"}, "decode"),
+    ],
+    ids=["cpu", "portable", "web", "static"],
 )
 def test_exported_encoding_is_right_at_every_magnitude(
     exported: Any, run_ort: Any, tmp_path: Path, options: Any, role: str
@@ -87,8 +92,8 @@ def _rotary_truth(positions: np.ndarray) -> np.ndarray:
 
 @pytest.mark.parametrize(
     ("options", "role"),
-    [({}, "model"), ({"seq_len": 16, "batch_size": "dynamic"}, "decode")],
-    ids=["cpu", "static"],
+    [({}, "model"), ({"target": "web"}, "model"), ({"seq_len": 16, "batch_size": "dynamic"}, "decode")],
+    ids=["cpu", "web", "static"],
 )
 def test_exported_rotation_is_right_at_every_magnitude(
     exported: Any, run_ort: Any, tmp_path: Path, options: Any, role: str
