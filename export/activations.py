@@ -47,11 +47,11 @@ class Peak:
     value: float
 
 
-class _Peaks(Products):
+class _Peaks(Products):  # type: ignore[no-untyped-call]  # of PyTorch's __init_subclass__
     """Notes the largest number in and out of the products of each part."""
 
     def __init__(self) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.found: dict[str, float] = {}
         self.names = [HEAD]
         """The part that is computing is the last."""

@@ -26,7 +26,7 @@ def rounded_to_half(x: Tensor) -> Tensor:
     return x.to(torch.float16).to(torch.float32)
 
 
-class HalfProducts(Products):
+class HalfProducts(Products):  # type: ignore[no-untyped-call]  # of PyTorch's __init_subclass__
     """Rounds the factors and the result of every product."""
 
     def multiplied(self, left: Tensor, right: Tensor) -> Tensor:
@@ -39,7 +39,7 @@ class Halves:
 
     def during(self, program: nn.Module) -> contextlib.AbstractContextManager[object]:
         """See Rounding."""
-        return HalfProducts()
+        return HalfProducts()  # type: ignore[no-untyped-call]
 
     def cached(self, tensor: Tensor) -> Tensor:
         """See Rounding."""

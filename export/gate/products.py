@@ -81,7 +81,7 @@ PRODUCTS: Mapping[Any, tuple[int, Callable[..., Any]]] = {
 """A product to the place of its first factor, and how it is made of ``multiplied``."""
 
 
-class Products(TorchDispatchMode):
+class Products(TorchDispatchMode):  # type: ignore[no-untyped-call]  # its __init_subclass__
     """See the module."""
 
     def multiplied(self, left: Tensor, right: Tensor) -> Tensor:

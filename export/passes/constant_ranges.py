@@ -18,7 +18,8 @@ def constant_ranges(model: ir.Model) -> int:
         bounds = [tensor.numpy().reshape(()) for tensor in tensors if tensor is not None]
         if len(bounds) < len(tensors):
             continue
-        numbers = np.arange(*bounds, dtype=bounds[0].dtype)
+        start, limit, delta = (bound.item() for bound in bounds)
+        numbers = np.arange(start, limit, delta, dtype=bounds[0].dtype)
         old = node.outputs[0]
         name, old.name = old.name or node.name or "range", f"{old.name}.computed"
         made = ir.Value(

@@ -66,7 +66,8 @@ def test_a_graph_is_valid_and_right_for_both_padding_sides(
     evaluator, rows = ReferenceEvaluator(model), [[3, 1, 4, 1, 5, 9], [2, 7]]
     for side in ("left", "right"):
         ids, mask, positions = _padded(gpt, rows, side)
-        found = evaluator.run(None, _feeds(gpt, ids, mask, positions))[0]
+        outputs: Any = evaluator.run(None, _feeds(gpt, ids, mask, positions))
+        found = outputs[0]
         for row, tokens in enumerate(rows):
             with torch.no_grad():
                 expected = gpt(torch.tensor([tokens]))[0][0].numpy()
@@ -99,6 +100,7 @@ def test_a_module_of_ones_own_is_lowered_as_well(export_unchecked: Callable[...,
     path = export_unchecked(module, target="portable", opset=17) / "onnx/model.onnx"
     onnx.checker.check_model(str(path), full_check=True)
     ids = np.array([[4, 8, 15]], np.int64)
-    (found,) = ReferenceEvaluator(onnx.load(str(path))).run(None, {"input_ids": ids})
+    outputs: Any = ReferenceEvaluator(onnx.load(str(path))).run(None, {"input_ids": ids})
+    (found,) = outputs
     with torch.no_grad():
         np.testing.assert_allclose(found, module(torch.from_numpy(ids)).numpy(), atol=1e-5)

@@ -25,7 +25,7 @@ def _silent(step: str, done: int, total: int) -> None:
     """Tell nobody."""
 
 
-def _gpt(**changes: Any) -> GPT:
+def _gpt(**changes: Any) -> Any:
     torch.manual_seed(0)
     return GPT(GPTConfig.from_dict(SIZES | changes)).eval()
 
@@ -40,7 +40,7 @@ def _peaks(source: Any) -> dict[str, float]:
 
 
 def test_peaks_are_those_of_the_parts_that_make_them() -> None:
-    gpt, seen = _gpt(position="rotary"), {}
+    gpt, seen = _gpt(position="rotary"), dict[str, float]()
 
     def note(name: str) -> Any:
         def hook(module: Any, inputs: Any, output: Any) -> None:

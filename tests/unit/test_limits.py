@@ -27,7 +27,7 @@ def _gpt() -> GPT:
     return GPT(GPTConfig.from_dict(SIZES)).eval()
 
 
-def _limited(monkeypatch: pytest.MonkeyPatch, **limits: int) -> None:
+def _limited(monkeypatch: pytest.MonkeyPatch, **limits: Any) -> None:
     small = {**TARGETS, "web": dataclasses.replace(TARGETS["web"], **limits)}
     monkeypatch.setattr(targets, "TARGETS", small)
 
