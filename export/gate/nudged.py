@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 from .cases import SEED
 
-COUNT = 8
+COUNT = 16
 """Programs beside the original one that are looked at."""
 SIZE = 2.0**-21
 """Largest relative change of a weight: four units in the last place of float32."""
