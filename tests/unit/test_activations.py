@@ -122,7 +122,7 @@ def test_a_weight_beyond_float16_is_refused_by_name(tmp_path: Path) -> None:
 
 def test_text_that_is_too_short_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "ids.npy", np.arange(100) % 31)
-    with pytest.raises(ConfigError, match=r"100 tokens"):
+    with pytest.raises(ConfigError, match=r"100 ids"):
         export_bundle(
             _gpt(),
             tmp_path / "b",
