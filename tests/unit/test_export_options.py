@@ -188,8 +188,8 @@ def test_an_unknown_option_is_told_with_the_known_ones() -> None:
     with pytest.raises(ConfigError) as told:
         options_of({"check": "none", "sequence": 3})
     assert str(told.value) == (
-        "'sequence' is no option of an export; known are target, seq_len, batch_size, kv_cache, opset, check, "
-        "reference, tokenizer, config, names, precision, block_size, accuracy_level, quantizer, "
+        "'sequence' is no option of an export; known are target, seq_len, batch_size, kv_cache, opset, "
+        "check, reference, tokenizer, config, names, precision, block_size, accuracy_level, quantizer, "
         "head_precision, calibration, max_kl, overwrite."
     )
 
