@@ -87,6 +87,15 @@ def _is_allowed(node: Node, manifest: Manifest) -> bool:
     return node.op in OPERATORS[node.domain]
 
 
+def _check_attention(summary: GraphSummary, manifest: Manifest) -> None:
+    """Hold the manifest's form of attention against the graph: other padding is right for each."""
+    fused = summary.op_counts.get((MICROSOFT_DOMAIN, "GroupQueryAttention"), 0)
+    is_fused = manifest.graph.attention == "gqa" and manifest.graph.layout != "plain"
+    if fused != (manifest.model.n_layer if is_fused else 0):
+        said = f"{manifest.model.n_layer} layers" if is_fused else "that attention is decomposed"
+        raise BundleError(f"it has {fused} GroupQueryAttention; the manifest says {said}.")
+
+
 def check_operators(summary: GraphSummary, manifest: Manifest) -> None:
     """Check that every node is of a known operator and holds no graph, and that no function is defined.
 
@@ -103,9 +112,4 @@ def check_operators(summary: GraphSummary, manifest: Manifest) -> None:
             raise BundleError(f"{told}, which holds a graph of its own; none may.")
         if not _is_allowed(node, manifest) or node.domain not in summary.opsets:
             raise BundleError(f"{told}, which graphs of target {manifest.target} do not use.")
-    if manifest.graph.attention == "gqa" and manifest.graph.layout != "plain":
-        fused = summary.op_counts.get((MICROSOFT_DOMAIN, "GroupQueryAttention"), 0)
-        if fused != manifest.model.n_layer:
-            raise BundleError(
-                f"it has {fused} GroupQueryAttention; the manifest says {manifest.model.n_layer} layers."
-            )
+    _check_attention(summary, manifest)

@@ -54,6 +54,16 @@ def _foreign_files(folder: Path) -> Iterator[str]:
             yield from (prefix + name for name in sorted(os.listdir(inside)) if prefix + name not in listed)
 
 
+def _refuse_inside_a_bundle(destination: Path) -> None:
+    """Refuse a destination within a bundle, which holds the files that it lists and no others."""
+    for folder in destination.parents:
+        if (folder / MANIFEST).is_file() and _manifest_values(folder):
+            raise BundleError(
+                f"{destination} is inside the bundle {folder}, which may hold nothing else; choose another "
+                "place."
+            )
+
+
 def check_destination(destination: Path, *, overwrite: bool) -> None:
     """Refuse a destination that must not be replaced, before any work is done.
 
@@ -187,6 +197,7 @@ def replacing(
         raise BundleError("the destination is an empty name; name the folder to make.")
     destination = Path(os.path.realpath(destination))  # the target of a link is replaced, not the link
     recover(destination)
+    _refuse_inside_a_bundle(destination)
     check(destination)
     sweep(destination)
     with _staged(destination) as staging:

@@ -103,11 +103,12 @@ def command(
 
     With --serve the page may use threads; another host must send the headers in the site's _headers for that.
     """  # noqa: D301  # click takes the character, not the two letters, for "do not wrap"
-    from gpt_onnx.web import build_site, vendor
+    from gpt_onnx.web import build_site, check_build, vendor
 
     with plain_warnings():
-        libraries = vendor(cache_folder(), assets)
         destination = output or _default_output(bundle)
+        check_build(bundle, destination, overwrite=overwrite, reuse=serve)
+        libraries = vendor(cache_folder(), assets)
         report = build_site(bundle, destination, libraries, overwrite=overwrite, reuse=serve)
     if not serve:
         click.echo(json.dumps(report.to_json()) if as_json else _sentence(report))

@@ -16,15 +16,17 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpt_onnx.web._build import SiteReport as SiteReport
     from gpt_onnx.web._build import build_site as build_site
+    from gpt_onnx.web._build import check_build as check_build
     from gpt_onnx.web._fit import check_fit as check_fit
     from gpt_onnx.web._serve import serve as serve
     from gpt_onnx.web._vendor import vendor as vendor
 
-__all__ = ["SiteReport", "build_site", "check_fit", "serve", "vendor"]
+__all__ = ["SiteReport", "build_site", "check_build", "check_fit", "serve", "vendor"]
 
 _HOMES = {
     "SiteReport": "_build",
     "build_site": "_build",
+    "check_build": "_build",
     "check_fit": "_fit",
     "serve": "_serve",
     "vendor": "_vendor",

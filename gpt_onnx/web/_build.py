@@ -144,6 +144,17 @@ def _there_already(destination: Path, built_from: str) -> SiteReport | None:
     return _report(destination, Listing(**{key: values[key] for key in keys}), built=False)
 
 
+def check_build(bundle: str | Path, destination: str | Path, *, overwrite: bool, reuse: bool) -> None:
+    """Refuse what ``build_site`` would, before libraries are fetched for it; hashes are not looked at.
+
+    Raises:
+        BundleError: if no browser can run the bundle, or the destination may not be written.
+    """
+    check_fit(open_bundle(bundle, check_hashes=False))
+    if not reuse:
+        check_destination(Path(destination), overwrite=overwrite)
+
+
 def build_site(
     bundle: str | Path,
     destination: str | Path,

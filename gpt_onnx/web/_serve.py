@@ -66,7 +66,11 @@ class _Handler(BaseHTTPRequestHandler):
         """Say nothing: a request is no news."""
 
     def _answer(self, *, with_body: bool) -> None:
-        path = unquote(urlsplit(self.path).path).removeprefix("/") or "index.html"
+        try:
+            path = unquote(urlsplit(self.path).path).removeprefix("/") or "index.html"
+        except ValueError:  # it is no address
+            self._refuse(HTTPStatus.BAD_REQUEST)
+            return
         if self._host() not in NAMES:
             self._refuse(HTTPStatus.MISDIRECTED_REQUEST)
         elif path not in self.server.listed:
@@ -75,7 +79,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(self.server.site / path, with_body=with_body)
 
     def _host(self) -> str | None:
-        return urlsplit(f"//{self.headers.get('Host', '')}").hostname
+        """Return the name that was asked for, without its port; None for none, and for what is no name."""
+        try:
+            return urlsplit(f"//{self.headers.get('Host', '')}").hostname
+        except ValueError:
+            return None
 
     def _refuse(self, status: HTTPStatus) -> None:
         self._begin(status, "text/plain", 0)

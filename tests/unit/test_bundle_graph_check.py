@@ -19,6 +19,7 @@ from gpt_onnx.bundle import (
     check_summaries,
     open_bundle,
     parse_graph,
+    seal,
 )
 from gpt_onnx.errors import BundleError
 
@@ -206,6 +207,16 @@ def test_gqa_has_one_fused_attention_a_layer(make_bundle: BundleMaker) -> None:
 
     with pytest.raises(BundleError, match="3 GroupQueryAttention; the manifest says 2 layers"):
         check_graph(open_bundle(make_bundle(attention="gqa", edit=edit)))
+
+
+def test_fused_attention_is_no_decomposed_one_whatever_the_manifest_says(make_bundle: BundleMaker) -> None:
+    path = make_bundle(attention="gqa")
+    manifest = open_bundle(path).manifest
+    seal(
+        path, dataclasses.replace(manifest, graph=dataclasses.replace(manifest.graph, attention="decomposed"))
+    )
+    with pytest.raises(BundleError, match="2 GroupQueryAttention; the manifest says that attention is decom"):
+        check_graph(open_bundle(path))
 
 
 def test_bytes_that_belong_to_no_weight_are_refused(make_bundle: BundleMaker) -> None:

@@ -34,6 +34,14 @@ def test_a_bundle_is_published_whole(publish: Publish, out: Path) -> None:
     assert _hidden(out) == []
 
 
+@pytest.mark.parametrize("inner", ["inner", "deep/inner", "onnx/inner"])
+def test_nothing_is_published_inside_a_bundle(publish: Publish, out: Path, inner: str) -> None:
+    publish(out)
+    with pytest.raises(BundleError, match=r"is inside the bundle .*, which may hold nothing else"):
+        publish(out / inner)
+    check_graph(open_bundle(out))
+
+
 @pytest.mark.usefixtures("way")
 def test_overwriting_replaces_the_old_bundle_whole(publish: Publish, out: Path) -> None:
     publish(out, "old")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import http.client
 import json
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -89,6 +90,16 @@ def test_what_is_not_listed_is_not_there(port: int, path: str) -> None:
 @pytest.mark.parametrize("host", ["example.org", "localhost.example.org", ""])
 def test_other_hosts_names_are_refused(port: int, host: str) -> None:
     assert _ask(port, "/", host=host)[0] == 421
+
+
+@pytest.mark.parametrize(
+    ("path", "host", "status"),
+    [(b"/", b"[", 421), (b"http://[/index.html", b"localhost", 400), (b"/", b"[::1", 421)],
+)
+def test_what_is_no_address_is_answered(port: int, path: bytes, host: bytes, status: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(b"GET " + path + b" HTTP/1.1\r\nHost: " + host + b"\r\n\r\n")
+        assert connection.recv(4096).split()[1] == str(status).encode()
 
 
 def test_head_has_no_content(port: int) -> None:
