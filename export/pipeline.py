@@ -76,6 +76,11 @@ def _reads_text(options: ExportOptions) -> bool:
     return calibrates(options) or options.precision == HALF
 
 
+def _lack(path: Path) -> str:
+    """Return what is wrong with a path that is no file to read."""
+    return "is no plain file" if path.exists() else "does not exist"
+
+
 def check_files(options: ExportOptions) -> None:
     """Refuse a reference or calibration file that cannot do, before any work is done.
 
@@ -87,13 +92,14 @@ def check_files(options: ExportOptions) -> None:
         calibration = Path(options.calibration)
         if not calibration.is_file():
             raise InputError(
-                f"the calibration file {calibration} does not exist; it holds text (UTF-8) or ids (.npy)."
+                f"the calibration file {calibration} {_lack(calibration)}; it holds text (UTF-8) or "
+                "ids (.npy)."
             )
         check_file(calibration, calibrates=_reads_text(options))
     if options.reference is not None and not Path(options.reference).is_file():
         raise InputError(
-            f"the reference file {options.reference} does not exist; it holds input_ids and logits that the "
-            "original program wrote."
+            f"the reference file {options.reference} {_lack(Path(options.reference))}; it holds input_ids "
+            "and logits that the original program wrote."
         )
 
 

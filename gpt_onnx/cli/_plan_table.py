@@ -95,7 +95,7 @@ def precision_table(plan: ExportPlan) -> Table:
     length = f"at {plan.context_length:,} tokens" if plan.context_length else "at the context's end"
     for name in ("weights", "cache a token", length):
         table.add_column(name, justify="right")
-    table.add_column("written by this version")
+    table.add_column("written for this target")
     for line in plan.precisions:
         table.add_row(
             line.precision,

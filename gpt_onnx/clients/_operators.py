@@ -22,7 +22,7 @@ from gpt_onnx.bundle._summary import STANDARD_DOMAIN
 
 OPERATORS_FILE = "required_operators.config"
 HEADER = """\
-# Operators for a reduced build of ONNX Runtime (build.py --include_ops_by_config), those that it puts in
+# Operators for a reduced build of ONNX Runtime (its option --include_ops_by_config), those that it puts in
 # itself when it optimises the graph included.
 """
 Operator = tuple[str, str]

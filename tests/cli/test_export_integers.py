@@ -103,6 +103,7 @@ def test_a_bundle_too_far_from_float_is_not_published(checkpoint: Path, tmp_path
         (("--precision", "int4", "--calibration", "{short}"), 1, "short.npy has 50 ids and .* 28,673"),
         (("--precision", "int4", "--calibration", "{little}"), 1, "little.txt has 20 letters and .* 28,673"),
         (("--precision", "int4", "--calibration", "{absent}"), 1, "absent.txt does not exist"),
+        (("--precision", "int4", "--calibration", "."), 1, "calibration file . is no plain file"),
         (("--precision", "int4", "--calibration", "{binary}"), 1, "binary.txt is not UTF-8 at byte 0"),
     ],
 )

@@ -47,6 +47,6 @@ def test_bundles_are_the_same_bytes_in_another_process_and_folder(tmp_path: Path
     _export(checkpoint, tmp_path / "first", "1")
     _export(checkpoint, tmp_path / "another, with a longer name", "4242")
     first, second = _contents(tmp_path / "first"), _contents(tmp_path / "another, with a longer name")
-    assert len(first) == 7 + 7 + 6
+    assert len(first) == 8 + 8 + 7
     assert set(first) == set(second)
     assert [name for name in first if first[name] != second[name]] == []

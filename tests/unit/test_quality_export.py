@@ -192,7 +192,7 @@ def test_files_that_are_no_use_are_refused(tmp_path: Path) -> None:
     np.save(path, np.arange(20_480))
     with pytest.raises(ConfigError, match=r"20,480 tokens and calibration with it needs at least 20,481"):
         read_texts(None, 60_000, path)
-    with pytest.raises(ConfigError, match=r"needs at least 28,673; give a longer text"):
+    with pytest.raises(ConfigError, match=r"needs at least 28,673 tokens; give a longer text"):
         read_texts(None, 60_000, path, calibrates=True)
     (tmp_path / "text.txt").write_bytes(b"abc\xff")
     with pytest.raises(InputError, match="not UTF-8 at byte 3"):
