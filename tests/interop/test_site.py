@@ -10,11 +10,13 @@ from pathlib import Path
 
 import pytest
 
+from gpt_onnx import export_bundle, load
 from gpt_onnx.bundle import open_bundle, seal
 from gpt_onnx.web._serve import serving
 from tests.cli.conftest import TEXT, make_bundle
 from tests.interop._browser import Page, page
 from tests.interop._known import NEW_TOKENS, PROMPTS, Known
+from tests.interop._models import source
 from tests.interop._served import serving as serving_plainly
 from tests.interop._sites import (
     BROKEN,
@@ -287,13 +289,15 @@ def test_missing_file_is_told(bundles: Bundles, tmp_path: Path) -> None:
         )
 
 
-def test_bundle_without_tokenizer_works_by_ids(bundles: Bundles, tmp_path: Path) -> None:
-    known = bundles("gpt2", "fp32", "cpu", tokenizer="none")
-    with opened(known.path, tmp_path) as p:
+def test_bundle_without_tokenizer_works_by_ids(tmp_path: Path) -> None:
+    checkpoint = source("gpt2", tmp_path / "gpt2")
+    path = export_bundle(checkpoint, tmp_path / "ids", check="none", tokenizer="none").path
+    gpt = load(path)
+    with opened(path, tmp_path) as p:
         assert said(p, "notice") == "This bundle has no tokenizer: prompts and answers are token ids."
         set_fields(p, temperature=0, new_tokens=5, ignore_eos=True)
         write(p, "5, 6, 7")
-        [made] = known.gpt.generate([[5, 6, 7]], 5, temperature=0, ignore_eos=True)
+        [made] = gpt.generate([[5, 6, 7]], 5, temperature=0, ignore_eos=True)
         assert text_of(p) == "".join(f", {token}" for token in made.ids)
         write(p, "5, x")
         assert said(p, "problem") == '"x" is no token id; write integers with commas between them.'
