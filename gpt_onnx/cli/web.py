@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -103,12 +104,11 @@ def command(
 
     With --serve the page may use threads; another host must send the headers in the site's _headers for that.
     """  # noqa: D301  # click takes the character, not the two letters, for "do not wrap"
-    from gpt_onnx.web import build_site, check_build, vendor
+    from gpt_onnx.web import build_site, vendor
 
     with plain_warnings():
         destination = output or _default_output(bundle)
-        check_build(bundle, destination, overwrite=overwrite, reuse=serve)
-        libraries = vendor(cache_folder(), assets)
+        libraries = partial(vendor, cache_folder(), assets)
         report = build_site(bundle, destination, libraries, overwrite=overwrite, reuse=serve)
     if not serve:
         click.echo(json.dumps(report.to_json()) if as_json else _sentence(report))

@@ -1,7 +1,7 @@
 """A static site that runs a bundle in the browser.
 
     from gpt_onnx.web import build_site, vendor
-    report = build_site("bundle", "site", vendor(cache_folder))
+    report = build_site("bundle", "site", partial(vendor, cache_folder))
     report.first_visit_bytes
 
 Neither torch nor onnx is imported. The page itself, HTML, CSS and JavaScript, is in ``site/``; the libraries
@@ -16,17 +16,15 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from gpt_onnx.web._build import SiteReport as SiteReport
     from gpt_onnx.web._build import build_site as build_site
-    from gpt_onnx.web._build import check_build as check_build
     from gpt_onnx.web._fit import check_fit as check_fit
     from gpt_onnx.web._serve import serve as serve
     from gpt_onnx.web._vendor import vendor as vendor
 
-__all__ = ["SiteReport", "build_site", "check_build", "check_fit", "serve", "vendor"]
+__all__ = ["SiteReport", "build_site", "check_fit", "serve", "vendor"]
 
 _HOMES = {
     "SiteReport": "_build",
     "build_site": "_build",
-    "check_build": "_build",
     "check_fit": "_fit",
     "serve": "_serve",
     "vendor": "_vendor",

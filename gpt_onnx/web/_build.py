@@ -1,6 +1,6 @@
 """Put a site together: the page, its libraries, and a bundle that was verified.
 
-    report = build_site("bundle", "site", vendor(cache))
+    report = build_site("bundle", "site", partial(vendor, cache))
     report.files, report.bytes, report.first_visit_bytes
 
 The same bundle, libraries and version of this package give the same bytes. The folder appears whole or not at
@@ -12,7 +12,7 @@ from __future__ import annotations
 import hashlib
 import html
 import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from importlib.resources import as_file, files
@@ -144,21 +144,10 @@ def _there_already(destination: Path, built_from: str) -> SiteReport | None:
     return _report(destination, Listing(**{key: values[key] for key in keys}), built=False)
 
 
-def check_build(bundle: str | Path, destination: str | Path, *, overwrite: bool, reuse: bool) -> None:
-    """Refuse what ``build_site`` would, before libraries are fetched for it; hashes are not looked at.
-
-    Raises:
-        BundleError: if no browser can run the bundle, or the destination may not be written.
-    """
-    check_fit(open_bundle(bundle, check_hashes=False))
-    if not reuse:
-        check_destination(Path(destination), overwrite=overwrite)
-
-
 def build_site(
     bundle: str | Path,
     destination: str | Path,
-    libraries: Path,
+    libraries: Callable[[], Path],
     *,
     overwrite: bool = False,
     reuse: bool = False,
@@ -168,7 +157,7 @@ def build_site(
     Args:
         bundle: The bundle's folder.
         destination: Where the site shall be.
-        libraries: What ``vendor`` returned.
+        libraries: Returns what ``vendor`` does; asked when nothing stands against the site any more.
         overwrite: Whether a site that is there may be replaced; anything else is never replaced.
         reuse: Whether a site that is there and made of the same is left as it is.
 
@@ -178,14 +167,17 @@ def build_site(
     """
     opened = open_bundle(bundle)
     check_fit(opened)
-    samples, built_from = tokenizer_samples(opened), _ingredients(opened, libraries)
+    if not reuse:
+        check_destination(Path(destination), overwrite=overwrite)
+    fetched = libraries()
+    samples, built_from = tokenizer_samples(opened), _ingredients(opened, fetched)
     there = _there_already(Path(destination), built_from) if reuse else None
     if there is not None:
         return there
     check = partial(check_destination, overwrite=overwrite)
     with replacing(destination, check, lambda folder: None) as staging:
         _copy_page(staging, opened.manifest.name)
-        shutil.copytree(libraries, staging / LIBRARIES, copy_function=shutil.copyfile)
+        shutil.copytree(fetched, staging / LIBRARIES, copy_function=shutil.copyfile)
         _copy_bundle(staging, opened)
         listing = Listing(
             name=opened.manifest.name,

@@ -79,7 +79,7 @@ def checkers() -> Path:
 
 def site_of(bundle: Path, folder: Path) -> Path:
     """Build the site of a bundle."""
-    return build_site(bundle, folder / "site", libraries()).path
+    return build_site(bundle, folder / "site", libraries).path
 
 
 @contextmanager

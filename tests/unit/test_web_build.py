@@ -47,7 +47,7 @@ def _listing(site: Path) -> dict[str, Any]:
 
 
 def _built(bundle: Path, libraries: Path, tmp_path: Path) -> Path:
-    return build_site(bundle, tmp_path / "site", libraries).path
+    return build_site(bundle, tmp_path / "site", lambda: libraries).path
 
 
 def test_every_file_is_listed_with_its_hash(bundle: Path, libraries: Path, tmp_path: Path) -> None:
@@ -74,13 +74,13 @@ def test_bundle_in_the_site_is_a_bundle(bundle: Path, libraries: Path, tmp_path:
 
 
 def test_same_ingredients_give_the_same_bytes(bundle: Path, libraries: Path, tmp_path: Path) -> None:
-    sites = [build_site(bundle, tmp_path / name, libraries).path for name in ("one", "two")]
+    sites = [build_site(bundle, tmp_path / name, lambda: libraries).path for name in ("one", "two")]
     for name in ("site.json", "sw.js", "index.html", "_headers"):
         assert (sites[0] / name).read_bytes() == (sites[1] / name).read_bytes()
 
 
 def test_report_counts_what_a_visit_loads(bundle: Path, libraries: Path, tmp_path: Path) -> None:
-    report = build_site(bundle, tmp_path / "site", libraries)
+    report = build_site(bundle, tmp_path / "site", lambda: libraries)
     listed = _listing(report.path)["files"]
     unused = sum(listed[f"bundle/{name}"]["size"] for name in ("config.json",))
     assert report.first_visit_bytes == sum(entry["size"] for entry in listed.values()) - unused
@@ -167,7 +167,7 @@ def test_damaged_bundle_is_refused(bundle: Path, libraries: Path, tmp_path: Path
     data = bundle / "onnx/model.onnx_data"
     data.write_bytes(data.read_bytes()[:-1] + b"\1")
     with pytest.raises(BundleError, match="is damaged"):
-        build_site(bundle, tmp_path / "site", libraries)
+        build_site(bundle, tmp_path / "site", lambda: libraries)
     assert not (tmp_path / "site").exists()
 
 
@@ -175,15 +175,15 @@ def test_tokenizer_that_the_runtime_refuses_is_refused(
     make_bundle: BundleMaker, libraries: Path, tmp_path: Path
 ) -> None:
     with pytest.raises(BundleError, match=r"tokenizer\.json"):
-        build_site(make_bundle(), tmp_path / "site", libraries)
+        build_site(make_bundle(), tmp_path / "site", lambda: libraries)
 
 
 def test_site_is_replaced_when_told_alone(bundle: Path, libraries: Path, tmp_path: Path) -> None:
     site = _built(bundle, libraries, tmp_path)
     with pytest.raises(BundleError, match="already there"):
-        build_site(bundle, site, libraries)
+        build_site(bundle, site, lambda: libraries)
     (site / "page/app.js").unlink()
-    build_site(bundle, site, libraries, overwrite=True)
+    build_site(bundle, site, lambda: libraries, overwrite=True)
     assert (site / "page/app.js").exists()
 
 
@@ -191,18 +191,27 @@ def test_other_folders_are_never_replaced(bundle: Path, libraries: Path, tmp_pat
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine/letter.txt").write_text("dear")
     with pytest.raises(BundleError, match="is a folder and no site"):
-        build_site(bundle, tmp_path / "mine", libraries, overwrite=True)
+        build_site(bundle, tmp_path / "mine", lambda: libraries, overwrite=True)
     site = _built(bundle, libraries, tmp_path)
     (site / "page/letter.txt").write_text("dear")
     with pytest.raises(BundleError, match=r"holds page/letter\.txt"):
-        build_site(bundle, site, libraries, overwrite=True)
+        build_site(bundle, site, lambda: libraries, overwrite=True)
 
 
 def test_site_of_the_same_is_left_where_that_will_do(bundle: Path, libraries: Path, tmp_path: Path) -> None:
-    first = build_site(bundle, tmp_path / "site", libraries, reuse=True)
-    again = build_site(bundle, tmp_path / "site", libraries, reuse=True)
+    first = build_site(bundle, tmp_path / "site", lambda: libraries, reuse=True)
+    again = build_site(bundle, tmp_path / "site", lambda: libraries, reuse=True)
     assert (first.built, again.built) == (True, False)
     assert again.parts == first.parts
     (first.path / "style.css").write_text("")
     with pytest.raises(BundleError, match="already there"):
-        build_site(bundle, tmp_path / "site", libraries, reuse=True)
+        build_site(bundle, tmp_path / "site", lambda: libraries, reuse=True)
+
+
+def test_libraries_are_not_fetched_for_a_site_that_cannot_be(bundle: Path, tmp_path: Path) -> None:
+    def libraries() -> Path:
+        raise AssertionError("they were asked for")
+
+    (tmp_path / "mine").mkdir()
+    with pytest.raises(BundleError, match="is already there"):
+        build_site(bundle, tmp_path / "mine", libraries)
