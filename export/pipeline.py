@@ -144,10 +144,10 @@ def export_bundle(
     chosen = settled(source, asked)
     _check_blocks(source, chosen)
     texts = _texts(source, chosen)
-    if texts is not None and chosen.precision == HALF:
-        length = min(sequence_length(source, chosen), chosen.frozen("seq_len") or LONGEST)
-        check_activations(source, texts, length, progress)
-    with publishing(destination, overwrite=chosen.overwrite) as staging:
+    with publishing(destination, overwrite=chosen.overwrite) as staging:  # a taken destination is told first
+        if texts is not None and chosen.precision == HALF:
+            length = min(sequence_length(source, chosen), chosen.frozen("seq_len") or LONGEST)
+            check_activations(source, texts, length, progress)
         written = write_graphs(source, chosen, staging, texts, progress)
         progress("hash", 0, 1)
         manifest = write_companions(source, chosen, staging, written.quantization)
