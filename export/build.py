@@ -30,6 +30,8 @@ from .promises import (
 )
 from .quality_texts import Texts
 from .quantize.choice import Choice
+from .quantize.grid import Grid
+from .quantize.quantized import Quantized
 from .quantize.weights import QuantizedWeights
 from .static import check_static
 from .targets import MICROSOFT, STANDARD, find_target
@@ -132,6 +134,11 @@ def _traced(
     raise AssertionError("the last trace returns or raises")
 
 
+def _models(traced: Iterable[Traced]) -> dict[str, ir.Model]:
+    """Return each graph by its role."""
+    return {part.graph.role: part.model for part in traced}
+
+
 def _described(choice: Choice, quantize: QuantizeWeights, floats: Iterable[str]) -> QuantizationInfo:
     """Say for the manifest how weights were quantised.
 
@@ -151,20 +158,55 @@ def _described(choice: Choice, quantize: QuantizeWeights, floats: Iterable[str])
     )
 
 
+Ready = Callable[[Mapping[str, Grid]], Mapping[str, Quantized]]
+"""Returns the weights that are quantised before others are read, of those that are to be integers."""
+
+
 def _quantized(
-    models: Mapping[str, ir.Model],
-    source: Source,
-    options: ExportOptions,
-    texts: Texts | None,
-    progress: Progress,
+    models: Mapping[str, ir.Model], source: Source, options: ExportOptions, ready: Ready
 ) -> list[Weight]:
     """Return the weights that are integers, calibrated first where the quantiser wants that."""
     parts, names = parts_in(models.values()), source.parameter_names()
     if not parts or options.choice is None:
         return []
-    grids = {names[part.weight]: part.grid for _, part in parts}
-    ready = calibrated_weights(source, options, grids, texts, progress)
-    return collect_parts(parts, names, QuantizedWeights(source.weight, options.choice.quantizer, ready))
+    made = ready({names[part.weight]: part.grid for _, part in parts})
+    return collect_parts(parts, names, QuantizedWeights(source.weight, options.choice.quantizer, made))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """The weights that a trace asks for, none of which is read."""
+
+    names: frozenset[str]
+    """The source's names of its parameters that take part."""
+    sizes: tuple[int, ...]
+    """Bytes of each tensor that would be stored."""
+    tables: tuple[int, ...]
+    """Of these, the module's constants that are too big for the graph, such as a mask."""
+    block_size: int | None
+    """Weights that share a scale; None where none becomes integers."""
+
+
+def planned_weights(source: Source, options: ExportOptions) -> Planned:
+    """Trace, and say which weights would be written.
+
+    Raises:
+        ExportError: if a graph cannot be made or breaks its promise.
+        ConfigError: if weights cannot become integers as asked.
+    """
+    quantize, names = _quantizer(options), source.parameter_names()
+    traced, _ = _traced(source, options, quantize)
+    models = _models(traced)
+    floats, tables = collect_parameters(models.values(), names, source.weight), collect_tables(models)
+    integers = _quantized(models, source, options, lambda grids: {})
+    info = _described(options.choice, quantize, []) if options.choice and quantize else None
+    return Planned(
+        names=frozenset(weight.name for weight in floats)
+        | {names[part.weight] for _, part in parts_in(models.values())},
+        sizes=tuple(weight.nbytes for weight in (*floats, *tables, *integers)),
+        tables=tuple(weight.nbytes for weight in tables),
+        block_size=None if info is None else info.block_size,
+    )
 
 
 def write_graphs(
@@ -187,11 +229,13 @@ def write_graphs(
     quantize, names = _quantizer(options), source.parameter_names()
     traced, rewrites = _traced(source, options, quantize)
     progress("trace", 1, 1)
-    models = {part.graph.role: part.model for part in traced}
+    models = _models(traced)
     weights = collect_parameters(models.values(), names, source.weight)
     floats = [weight.name for weight in weights]
     info = _described(options.choice, quantize, floats) if options.choice and quantize else None
-    weights += collect_tables(models) + _quantized(models, source, options, texts, progress)
+    weights += collect_tables(models) + _quantized(
+        models, source, options, lambda grids: calibrated_weights(source, options, grids, texts, progress)
+    )
     (staging / "onnx").mkdir()
     target = find_target(options.target)
     check_tensors(weights, target, options.precision)

@@ -37,6 +37,15 @@ def calibrates(options: ExportOptions) -> bool:
     return options.choice is not None and find_quantizer(options.choice.quantizer).calibrated
 
 
+def _has_text(source: Source, options: ExportOptions) -> bool:
+    return source.tokenizer is not None or options.calibration is not None
+
+
+def may_calibrate(source: Source, options: ExportOptions) -> bool:
+    """Whether a source has what a calibrated quantiser needs: layers that are known, and text."""
+    return source.config is not None and _has_text(source, options)
+
+
 def settled(source: Source, options: ExportOptions) -> ExportOptions:
     """Return the options with a quantiser that the source allows, where the user named none.
 
@@ -50,13 +59,12 @@ def settled(source: Source, options: ExportOptions) -> ExportOptions:
             f"quantizer {options.quantizer!r} follows text through the layers, and those of {source.name} "
             "are not known; choose rtn or hqq, or describe the module with --names."
         )
-    has_text = source.tokenizer is not None or options.calibration is not None
-    if options.quantizer is not None and not has_text:
+    if options.quantizer is not None and not _has_text(source, options):
         raise ConfigError(
             f"quantizer {options.quantizer!r} reads text, and {source.name} has no tokenizer for it; "
             "choose rtn or hqq, give --tokenizer, or ids with --calibration FILE.npy."
         )
-    if options.quantizer is None and (source.config is None or not has_text):
+    if options.quantizer is None and not may_calibrate(source, options):
         return replace(options, quantizer=find_precision(options.precision).quantizer_without_text)
     return options
 

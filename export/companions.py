@@ -13,10 +13,20 @@ import gpt_onnx
 from gpt_onnx.bundle import GraphInfo, Manifest, QuantizationInfo, seal
 from gpt_onnx.bundle._graph import read_graph
 from gpt_onnx.bundle._open import list_files
-from gpt_onnx.clients import OPERATORS_FILE, facts_in, required_operators
+from gpt_onnx.checkpoint.special_ids import special_of
+from gpt_onnx.clients import (
+    CONFIG_FILE,
+    GENAI_FILE,
+    GENERATION_FILE,
+    OPERATORS_FILE,
+    config_json,
+    facts_in,
+    genai_config_json,
+    generation_config_json,
+    required_operators,
+)
 
 from .build import DATA_FILE
-from .clients import config_json, genai_config_json, generation_config_json, special_of
 from .gpt_source import Source
 from .options import ExportOptions
 from .quality import Quality
@@ -87,11 +97,11 @@ def write_companions(
     special = special_of(source.tokenizer, generation)
     if manifest.graph.data is None:
         (staging / DATA_FILE).unlink()
-    write_json(staging / "config.json", config_json(manifest, source.config, special))
-    write_json(staging / "generation_config.json", generation_config_json(special, generation))
+    write_json(staging / CONFIG_FILE, config_json(manifest, source.config, special))
+    write_json(staging / GENERATION_FILE, generation_config_json(special, generation))
     if manifest.graph.layout == "dynamic" and source.config is not None:
         genai = genai_config_json(manifest, source.config, special, generation)
-        write_json(staging / "genai_config.json", genai)
+        write_json(staging / GENAI_FILE, genai)
     if source.tokenizer is not None:
         (staging / "tokenizer.json").write_text(source.tokenizer.definition, encoding="utf-8")
         write_json(staging / "tokenizer_config.json", source.tokenizer.config)

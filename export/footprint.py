@@ -4,16 +4,14 @@ Weights and cache are counted. Memory is a formula that was fitted to measuremen
 memory of the whole process; Linux, x86-64, torch 2.13, two cores):
 
     without the gate   BASE + COPIES x the largest weight
-    with the gate      GATE_BASE + SESSIONS x all weights: several sessions of ONNX Runtime, and float64
+    with the gate      GATE_BASE + LOADED x all weights: a session of ONNX Runtime, logits, and float64
 
-    parameters     largest weight    without the gate        with it
+    parameters     largest weight    without the gate        with it (fp32)
                                      measured  formula       measured  formula
-    5.8 million    4 MB              430 MB    438 MB        853 MB    1.07 GB
-    124 million    154 MB            621 MB    739 MB        2.45 GB+  2.49 GB
-    201 million    131 MB            609 MB    692 MB        2.74 GB+  3.41 GB
-    1.1 billion    262 MB            1.16 GB   0.95 GB       12.5 GB   14.2 GB
-
-A + stands where the gate was stopped before its end: it takes at least that.
+    5.8 million    4 MB              430 MB    438 MB        909 MB    941 MB
+    124 million    154 MB            621 MB    739 MB
+    774 million    257 MB                                    6.14 GB   6.32 GB
+    1.1 billion    262 MB            1.16 GB   0.95 GB
 """
 
 from __future__ import annotations
@@ -121,23 +119,20 @@ def sizes_of_weights(shapes: Shapes, stored: Stored) -> list[int]:
     return _float_sizes(shapes, stored) + _integer_sizes(shapes, stored)
 
 
-def weight_bytes(shapes: Shapes, stored: Stored) -> int:
-    """Return the size of the data file for weights of these shapes.
-
-    Raises:
-        ConfigError: if no block size divides every weight's inputs.
-    """
-    return data_bytes(sizes_of_weights(shapes, stored))
+def stored_bytes(sizes: Iterable[int]) -> int:
+    """Return what tensors of these sizes take: in the data file, or in the graph if they are small."""
+    sizes = list(sizes)
+    return data_bytes(sizes) + sum(size for size in sizes if size < INLINE_BELOW)
 
 
 BASE = 430_000_000
 """Bytes of the process with torch, onnx and onnxscript, and a graph traced."""
 COPIES = 2
 """Of the largest weight: as it is read, and widened, turned or joined."""
-GATE_BASE = 1_000_000_000
-"""Bytes of the process with ONNX Runtime, a graph's sessions and what the gate computes, without weights."""
-SESSIONS = 3
-"""Copies of all weights: two sessions of ONNX Runtime, one of which packs them anew."""
+GATE_BASE = 900_000_000
+"""Bytes of the process with ONNX Runtime, a graph's session and what the gate computes, without weights."""
+LOADED = 1.75
+"""Of all weights: one session of ONNX Runtime, which packs them anew, and logits and caches of long rows."""
 DOUBLE = 2
 """A module of anybody's is copied to float64 as a whole."""
 
@@ -153,10 +148,10 @@ def _all(shapes: Shapes) -> int:
 def memory_of_gpt(shapes: Shapes, *, checked: bool) -> int:
     """Return the peak memory of the export of a checkpoint, whose weights are read one at a time."""
     plain = BASE + COPIES * _largest(shapes)
-    return max(plain, GATE_BASE + SESSIONS * _all(shapes)) if checked else plain
+    return max(plain, GATE_BASE + int(LOADED * _all(shapes))) if checked else plain
 
 
 def memory_of_module(shapes: Shapes, *, checked: bool) -> int:
     """Return the peak memory of the export of a module in memory."""
     plain = BASE + _all(shapes) + COPIES * _largest(shapes)
-    return max(plain, GATE_BASE + (1 + DOUBLE + SESSIONS) * _all(shapes)) if checked else plain
+    return max(plain, GATE_BASE + int((1 + DOUBLE + LOADED) * _all(shapes))) if checked else plain

@@ -40,6 +40,8 @@ def check_tensors(weights: Iterable[Weight], target: Target, precision: str) -> 
     Raises:
         ExportError: naming the largest.
     """
-    largest = max(weights, key=lambda weight: weight.nbytes)
+    largest = max(weights, key=lambda weight: weight.nbytes, default=None)
+    if largest is None:  # a module need not use what it has
+        return
     if told := too_large(largest.name, largest.nbytes, target, precision):
         raise ExportError(told)

@@ -15,10 +15,11 @@ from gpt_onnx.bundle._quantization_info import ACCURACY_LEVELS, BLOCK_SIZES
 from gpt_onnx.checkpoint.readers import ReadOptions
 from gpt_onnx.errors import ConfigError
 
-from .precisions import FLOAT, HALF, find_precision
+from .precisions import FLOAT, HALF, PRECISIONS, find_precision
 from .quantize.choice import Choice
 from .quantize.quantizers import find_quantizer
-from .targets import IR_VERSIONS, find_target
+from .targets import IR_VERSIONS, TARGETS, find_target
+from .wording import either
 
 DYNAMIC = "dynamic"
 PATHS = ("reference", "tokenizer", "config", "names", "calibration")
@@ -127,20 +128,24 @@ class ExportOptions:
         self._check_integers()
         self._check_opset()
         if self.check == "none" and self.reference is not None:
-            raise ConfigError("check is 'none' and a reference is given; choose a check that looks at it.")
+            levels = ", ".join(CHECK_LEVELS[1:])
+            raise ConfigError(
+                f"check is 'none' and a reference is given, which {levels} look at; choose one of them."
+            )
 
     def _check_integers(self) -> None:
         """Refuse a precision that the target lacks, and options of integers where there are none."""
         target = find_target(self.target)
         if find_precision(self.precision).name not in target.precisions:
+            others = [other.name for other in TARGETS.values() if self.precision in other.precisions]
             raise ConfigError(
                 f"the precision is {self.precision!r} and target {target.name} has "
-                f"{', '.join(target.precisions)}; choose one of them, or another target."
+                f"{', '.join(target.precisions)}; choose one of them, or target {either(others)}."
             )
         if find_precision(self.precision).bits is None:
-            self._refuse(OF_INTEGERS, "int8 or int4")
+            self._refuse(OF_INTEGERS, [name for name in target.precisions if find_precision(name).bits])
         if self.precision == FLOAT:
-            self._refuse(OF_CHANGED, "fp16, int8 or int4")
+            self._refuse(OF_CHANGED, [name for name in target.precisions if name != FLOAT])
             return
         if self.block_size is not None and self.block_size not in BLOCK_SIZES:
             sizes = ", ".join(str(size) for size in BLOCK_SIZES)
@@ -159,13 +164,14 @@ class ExportOptions:
                 "freeze a longer one, or keep fp32."
             )
 
-    def _refuse(self, names: tuple[str, ...], others: str) -> None:
-        """Refuse options that say nothing of the precision."""
+    def _refuse(self, names: tuple[str, ...], precisions: list[str]) -> None:
+        """Refuse options that say something of other precisions only."""
         for name in names:
             if (value := getattr(self, name)) is not None:
                 shown = str(value) if isinstance(value, Path) else repr(value)
                 raise ConfigError(
-                    f"{name} is {shown} and the weights stay {self.precision}; choose precision {others}."
+                    f"{name} is {shown} and the weights stay {self.precision}; choose precision "
+                    f"{either(precisions)}."
                 )
 
     def _check_opset(self) -> None:
@@ -174,15 +180,18 @@ class ExportOptions:
         if self.opset is None:
             object.__setattr__(self, "opset", target.opset)
         if type(self.opset) is not int or self.opset not in target.opsets:
+            others = [other.name for other in TARGETS.values() if self.opset in other.opsets]
             raise ConfigError(
                 f"opset is {self.opset!r} and target {target.name} has "
-                f"{', '.join(str(opset) for opset in sorted(target.opsets))}; choose one of them"
-                f"{'' if len(target.opsets) > 1 else ', or target portable, which has older ones'}."
+                f"{', '.join(str(opset) for opset in sorted(target.opsets))}; choose "
+                f"{'one of them' if len(target.opsets) > 1 else target.opset}"
+                f"{f', or target {either(others)}' if others else ''}."
             )
         if not target.fuses and self.opset < precision.standard_opset:
+            older = [name for name in target.precisions if PRECISIONS[name].standard_opset <= self.opset]
             raise ConfigError(
                 f"opset is {self.opset} and precision {precision.name} of target {target.name} needs "
-                f"{precision.standard_opset}; choose that, or a precision of floats."
+                f"{precision.standard_opset}; choose that, or precision {either(older)}."
             )
 
     @property

@@ -8,24 +8,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gpt_onnx.bundle import Manifest, check_graph, open_bundle, publishing
-from gpt_onnx.checkpoint.layout import expected_shapes
+from gpt_onnx.bundle import Manifest, check_graph, file_sizes, open_bundle, publishing
+from gpt_onnx.bundle._evidence_claims import measured_files
+from gpt_onnx.bundle._names import PARITY, QUALITY
 from gpt_onnx.errors import InputError, ParityError
+from gpt_onnx.parameter_shapes import parameter_shapes
 from gpt_onnx.runtime import OnnxGPT
 
 from .activations import check_activations
 from .build import Progress, write_graphs
-from .calibration import LONGEST, calibrates, note_on, sequence_length, settled
+from .calibration import LONGEST, calibrates, may_calibrate, note_on, sequence_length, settled
 from .companions import finish, write_companions, write_json
 from .footprint import block_size_of
 from .gate import GateReport, gate_engine, reference_for, write_reference
 from .gpt_source import Source
+from .nearer import ways_nearer
 from .options import ExportOptions, options_of
 from .precisions import HALF
 from .quality import Quality, check_max_kl, measure_quality
 from .quality_texts import Texts, check_file, read_texts
 from .source import SourceLike, resolve
 from .speed import decode_tokens_per_s
+from .unpublished import told_of_the_graph
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,11 +50,8 @@ class BundleReport:
     """How often each pass fired."""
     notes: tuple[str, ...]
     """Sentences that the user should read: what the bundle cannot do, and why."""
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all files."""
-        return sum(entry.size for entry in self.manifest.files.values())
+    nbytes: int
+    """Bytes of all files, the manifest included."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +111,7 @@ def _check_blocks(source: Source, options: ExportOptions) -> None:
         ConfigError: if they do not.
     """
     if options.choice is not None and source.config is not None:
-        block_size_of(expected_shapes(source.config), options.choice)
+        block_size_of(parameter_shapes(source.config), options.choice)
 
 
 def _check_destination(destination: object) -> None:
@@ -153,7 +154,8 @@ def export_bundle(
         manifest = write_companions(source, chosen, staging, written.quantization)
         progress("hash", 1, 1)
         check_graph(open_bundle(staging, check_hashes=False))
-        found = _look_at(source, chosen, staging, texts, progress)
+        with told_of_the_graph(staging):
+            found = _look_at(source, chosen, staging, texts, progress)
         manifest = _record(manifest, found, source, staging)
     return BundleReport(
         path=Path(destination),
@@ -164,6 +166,7 @@ def export_bundle(
         payload_bytes=written.payload_bytes,
         rewrites=written.rewrites,
         notes=(*source.notes, *note_on(source, asked, chosen), *found.notes),
+        nbytes=sum(file_sizes(destination).values()),
     )
 
 
@@ -187,11 +190,14 @@ def _look_at(
     if options.check == "none" and texts is None:
         return Found()
     engine = OnnxGPT.load(staging, "cpu")
+    quantization = engine.bundle.manifest.quantization
     gate = _check(source, options, engine, progress)
     if texts is None:
         return Found(gate=gate)
     quality = measure_quality(source, engine, texts, progress)
-    check_max_kl(quality, options.max_kl)
+    size = None if quantization is None else quantization.block_size
+    ways = ways_nearer(options, block_size=size, calibrates=may_calibrate(source, options))
+    check_max_kl(quality, options.max_kl, ways)
     return Found(gate=gate, quality=quality, decode_tokens_per_s=decode_tokens_per_s(engine))
 
 
@@ -219,11 +225,11 @@ def _record(manifest: Manifest, found: Found, source: Source, staging: Path) -> 
     """Put the evidence into the bundle."""
     gate, quality = found.gate, found.quality
     if gate is not None:
-        write_json(staging / "parity.json", gate.to_json())
+        write_json(staging / PARITY, gate.to_json())
         write_reference(staging, gate)
         manifest = manifest.replace(checked=True, compared_with_original=gate.compared_with_original)
     if quality is not None:
-        write_json(staging / "quality.json", quality.to_json())
+        write_json(staging / QUALITY, quality.to_json() | {"sha256": measured_files(manifest)})
     if gate is None and quality is None:
         return manifest
     return finish(manifest, source, staging, quality)

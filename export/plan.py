@@ -12,10 +12,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from gpt_onnx.checkpoint.layout import expected_shapes
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import ConfigError
+from gpt_onnx.parameter_shapes import parameter_shapes
 
+from .build import Planned, planned_weights
 from .footprint import (
     FLOAT32,
     Shapes,
@@ -23,7 +24,7 @@ from .footprint import (
     memory_of_gpt,
     memory_of_module,
     sizes_of_weights,
-    weight_bytes,
+    stored_bytes,
 )
 from .gpt_source import Source
 from .graphs import check_frozen_length
@@ -61,7 +62,7 @@ class PrecisionPlan:
 
     precision: str
     weights_bytes: int
-    """Of the file of weights."""
+    """As they are stored: in the file of weights, or the smallest in the graph."""
     cache_bytes_per_token: int | None
     """For one sequence; None where the graph has no cache."""
     cache_bytes_at_context: int | None
@@ -123,11 +124,17 @@ class ExportPlan:
         }
 
 
-def _shapes(source: Source) -> Shapes:
+def _traced(source: Source, options: ExportOptions) -> Planned | None:
+    """Trace a module whose inner structure is not known; of our own GPT all is known without."""
+    return planned_weights(source, options) if source.config is None else None
+
+
+def _shapes(source: Source, traced: Planned | None) -> Shapes:
     """Return the shape of every weight that the bundle stores, each once."""
     if source.config is not None:
-        return expected_shapes(source.config)
-    return {name: source.weight(name).shape for name in dict.fromkeys(source.parameter_names().values())}
+        return parameter_shapes(source.config)
+    names = dict.fromkeys(source.parameter_names().values())
+    return {name: source.weight(name).shape for name in names if traced is None or name in traced.names}
 
 
 def _stored(options: ExportOptions) -> Iterator[tuple[str, Stored]]:
@@ -148,25 +155,32 @@ def _other(options: ExportOptions, changes: Mapping[str, Any]) -> ExportOptions:
     return dataclasses.replace(options, **changes, opset=None, seq_len=DYNAMIC, batch_size=DYNAMIC)
 
 
-def _sizes(source: Source, options: ExportOptions, shapes: Shapes) -> Iterator[tuple[str, int]]:
-    """Yield each precision that the model can have, and the bytes of its weights.
+def _sizes_of_traced(traced: Planned, options: ExportOptions, shapes: Shapes) -> Iterator[tuple[str, int]]:
+    """Yield the precision that was traced and those of floats; a trace says which weights become integers."""
+    for name, stored in _stored(options):
+        if name == options.precision:
+            yield name, stored_bytes(traced.sizes)
+        elif stored.choice is None:
+            yield name, stored_bytes([*sizes_of_weights(shapes, stored), *traced.tables])
 
-    Which weights of a user's module become integers is known when it is traced, and not here.
+
+def _sizes(options: ExportOptions, shapes: Shapes) -> Iterator[tuple[str, int]]:
+    """Yield each precision that our GPT can have, and the bytes of its weights.
 
     Raises:
         ConfigError: if it cannot have the one that is asked for.
     """
     for name, stored in _stored(options):
-        if stored.choice is not None and source.config is None:
-            continue
         try:
-            yield name, weight_bytes(shapes, stored)
+            yield name, stored_bytes(sizes_of_weights(shapes, stored))
         except ConfigError:
             if name == options.precision:
                 raise
 
 
-def _precisions(source: Source, options: ExportOptions, shapes: Shapes) -> tuple[PrecisionPlan, ...]:
+def _precisions(
+    source: Source, options: ExportOptions, shapes: Shapes, traced: Planned | None
+) -> tuple[PrecisionPlan, ...]:
     info = source.model_info(options)
     numbers = 2 * info.n_layer * info.n_kv_head * info.cache_head_size if options.kv_cache else 0
     length = options.frozen("seq_len") or info.context_length
@@ -178,23 +192,20 @@ def _precisions(source: Source, options: ExportOptions, shapes: Shapes) -> tuple
             cache_bytes_at_context=numbers * CACHE_BYTES.get(name, FLOAT32) * (length or 0) or None,
             written=name in find_target(options.target).precisions,
         )
-        for name, size in _sizes(source, options, shapes)
+        for name, size in (_sizes_of_traced(traced, options, shapes) if traced else _sizes(options, shapes))
     )
 
 
-def _too_large(source: Source, options: ExportOptions) -> str | None:
-    """Say that the export will refuse a weight, where its size is known before the trace."""
-    if source.config is None:
-        return None
-    stored = dict(_stored(options))[options.precision]
-    largest = max(sizes_of_weights(_shapes(source), stored))
-    return too_large("the largest weight", largest, find_target(options.target), options.precision)
+def _too_large(options: ExportOptions, shapes: Shapes, traced: Planned | None) -> str | None:
+    """Say that the export will refuse a weight."""
+    sizes = traced.sizes if traced else sizes_of_weights(shapes, dict(_stored(options))[options.precision])
+    return too_large(
+        "the largest weight", max(sizes, default=0), find_target(options.target), options.precision
+    )
 
 
-def _notes(found: Found, options: ExportOptions) -> tuple[str, ...]:
-    notes = list(found.source.notes)
-    if told := _too_large(found.source, options):
-        notes.append(told)
+def _notes(found: Found, options: ExportOptions, refusal: str | None) -> tuple[str, ...]:
+    notes = [*found.source.notes, *([refusal] if refusal else [])]
     if options.check == "none":
         notes.append(NOT_CHECKED)
     elif options.reference is None and not found.is_original:
@@ -205,19 +216,23 @@ def _notes(found: Found, options: ExportOptions) -> tuple[str, ...]:
 def plan_export(source: SourceLike, **options: Any) -> ExportPlan:
     """Look at a source and say what an export would make of it; nothing is written, and no weight is kept.
 
+    A module of the user's own is traced, as an export does: what of it is stored no one else knows.
+
     Args:
         source: As for ``export_bundle``.
         **options: Fields of ExportOptions.
 
     Raises:
-        ConfigError, InputError, CheckpointError, ExportError: as ``export_bundle`` would before its work.
+        ConfigError, InputError, CheckpointError, ExportError: as ``export_bundle`` would before it writes.
     """
     chosen = options_of(options)
     check_files(chosen)
     found = look_at(source, chosen)
     model = found.source
-    info, shapes = model.model_info(chosen), _shapes(model)
+    info = model.model_info(chosen)
     check_frozen_length(chosen, info.position_limit)
+    traced = _traced(model, chosen)
+    shapes = _shapes(model, traced)
     memory = memory_of_module if model.config is None else memory_of_gpt
     return ExportPlan(
         name=model.name,
@@ -232,10 +247,10 @@ def plan_export(source: SourceLike, **options: Any) -> ExportPlan:
         target=chosen.target,
         layout=chosen.layout if model.config is not None else "plain",
         check=chosen.check,
-        integers=integer_plan(model, chosen, shapes),
+        integers=integer_plan(model, chosen, shapes, traced),
         text=text_read(model, chosen),
-        precisions=_precisions(model, chosen, shapes),
+        precisions=_precisions(model, chosen, shapes, traced),
         peak_bytes=memory(shapes, checked=False),
         peak_bytes_checked=memory(shapes, checked=True),
-        notes=_notes(found, chosen),
+        notes=_notes(found, chosen, _too_large(chosen, shapes, traced)),
     )

@@ -1,6 +1,6 @@
 """How weights would become integers, told without doing it: a part of gpt_onnx.export.plan.
 
->>> integer_plan(source, options, shapes).quantizer         # doctest: +SKIP
+>>> integer_plan(source, options, shapes, None).quantizer         # doctest: +SKIP
 'gptq'
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from .build import Planned
 from .calibration import calibrates, settled
 from .footprint import Shapes, block_size_of
 from .gpt_source import Source
@@ -27,14 +28,22 @@ class IntegerPlan:
     head_precision: str
     """Of head and embedding."""
     block_size: int | None
-    """Weights that share a scale; None: known when the user's module is traced."""
+    """Weights that share a scale; None: no weight becomes integers."""
     accuracy_level: int
     reads_text: bool
     """Whether the quantiser is calibrated on text."""
 
 
-def integer_plan(source: Source, options: ExportOptions, shapes: Shapes) -> IntegerPlan | None:
+def integer_plan(
+    source: Source, options: ExportOptions, shapes: Shapes, traced: Planned | None
+) -> IntegerPlan | None:
     """Say how weights would become integers; None where they would not.
+
+    Args:
+        source: The model.
+        options: Of the export.
+        shapes: Of its weights.
+        traced: What a trace says of a module whose inner structure is not known; None for our own GPT.
 
     Raises:
         ConfigError: if they cannot as asked.
@@ -46,7 +55,7 @@ def integer_plan(source: Source, options: ExportOptions, shapes: Shapes) -> Inte
     return IntegerPlan(
         quantizer=choice.quantizer,
         head_precision="fp32" if choice.head_bits is None else f"int{choice.head_bits}",
-        block_size=None if source.config is None else block_size_of(shapes, choice),
+        block_size=traced.block_size if traced else block_size_of(shapes, choice),
         accuracy_level=choice.accuracy_level,
         reads_text=calibrates(chosen),
     )

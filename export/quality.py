@@ -2,7 +2,7 @@
 
     texts = read_texts(source.tokenizer, vocab_size, options.calibration)
     quality = measure_quality(source, OnnxGPT.load(staging), texts, progress)
-    check_max_kl(quality, options.max_kl)
+    check_max_kl(quality, options.max_kl, ways_nearer(options, block_size=128, calibrates=True))
     quality.summary()        # KL mean 0.0123 against fp32, perplexity x 1.0040 +- 0.0010, top-1 98.20 %
 
 The base is the model as PyTorch computes it in float32: our own GPT a layer at a time, so that it needs the
@@ -33,6 +33,7 @@ from .module_source import ModuleSource, in_float32
 from .quality_texts import MEASURED, Texts
 from .streamed import streamed_predictor
 from .user_code import module_code
+from .wording import either
 
 Progress = Callable[[str, int, int], None]
 
@@ -67,8 +68,13 @@ class Quality:
         return (f"Quality was measured on {self.comparison.tokens:,} tokens, fewer than {MEASURED:,}.",)
 
 
-def check_max_kl(quality: Quality, limit: float | None) -> None:
+def check_max_kl(quality: Quality, limit: float | None, ways: Sequence[str]) -> None:
     """Refuse a bundle that is farther from the float32 model than the user accepts.
+
+    Args:
+        quality: What was measured.
+        limit: The user's; None: any.
+        ways: Options that would bring it nearer; see ``ways_nearer``.
 
     Raises:
         ParityError: if it is.
@@ -76,8 +82,8 @@ def check_max_kl(quality: Quality, limit: float | None) -> None:
     found = quality.comparison.kl.mean.value
     if limit is not None and not found <= limit:
         raise ParityError(
-            f"the mean KL divergence from {BASE} is {found:.4g} and --max-kl is {limit:g}; choose a higher "
-            "precision, smaller blocks, --head-precision int8 or another quantizer, or accept more."
+            f"the mean KL divergence from {BASE} is {found:.4g} and --max-kl is {limit:g}; "
+            f"choose {either([*ways, 'a larger --max-kl', 'fp32 without it'])}."
         )
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from torch import nn
 
+from gpt_onnx._paths import real_path
 from gpt_onnx.errors import ExportError, GptOnnxError, InputError
 
 from .code_names import offer
@@ -102,7 +103,7 @@ def module_code(doing: str) -> Iterator[None]:
 @contextlib.contextmanager
 def _at_home(path: Path) -> Iterator[None]:
     """Let the file import its neighbours, as ``python FILE.py`` would."""
-    folder = str(path.resolve().parent)
+    folder = str(real_path(path).parent)
     sys.path.insert(0, folder)
     try:
         yield

@@ -7,23 +7,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
-from gpt_onnx.runtime import Generation, OnnxGPT, Sampling
+from gpt_onnx.runtime import Generation, Sampling
 
 from .cases import Facts, Ids, Level, batches_of, lengths_of, sequences_of
 from .oracle import Oracle
 from .reference import Refused
 from .tolerance import Ratio
-
-if TYPE_CHECKING:
-    from .original_file import Original
 
 Logits = npt.NDArray[np.float32]
 MARGIN = 25.0
@@ -31,7 +27,6 @@ MARGIN = 25.0
 EXACT_PRODUCTS = "exact products"
 """Group of the cases that are held to what float32 alone costs, whatever the bundle rounds."""
 SHORT = 35  # tokens of the cases that do not ask the level for a length
-Cache = Sequence[tuple[Logits, Logits]]
 
 
 class Skipped(Exception):  # noqa: N818  # not an error: the report lists what was left out, and why
@@ -53,8 +48,8 @@ class StepDecoder(Protocol):
         """Keep some rows, in that order."""
         ...
 
-    def keys_and_values(self) -> Cache:
-        """Return the keys and values of each layer, (B, K, longest row, head_size)."""
+    def keys_and_values(self) -> Iterable[tuple[Logits, Logits]]:
+        """Yield the keys and values of each layer, (B, K, longest row, head_size)."""
         ...
 
 
@@ -168,16 +163,3 @@ class Setting:
         """Return ``batch`` of the sequences whole, from the ``start``-th on, over and over if need be."""
         every = list(self.sequences.values())
         return [every[(start + row) % len(every)] for row in range(batch)]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Trial:
-    """What a reference makes the cases of that are its own; see Reference."""
-
-    setting: Setting
-    bundle: OnnxGPT
-    """The bundle, loaded."""
-    original: Original | None
-    """Numbers that the original program wrote."""
-    stack: ExitStack
-    """Closed after the last case."""

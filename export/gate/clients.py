@@ -30,7 +30,7 @@ class Clients:
 
     setting: Setting
     open_graph: Callable[[], BareGraph]
-    """Opens the graph at the first case that needs it, and returns the same again."""
+    """Opens the graph where it is not open; what it returns is not to be kept."""
 
     def check_padded(self, rows: Sequence[Ids], width: int, side: str) -> Finding:
         """Compare real positions with each row's truth, twice, with other ids on the padding."""

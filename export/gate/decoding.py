@@ -1,6 +1,7 @@
 """Decoding with the cache: in chunks, ragged, rewound, in turns, with rows dropped.
 
-Logits, keys and values are compared at every position.
+Logits, keys and values are compared at every position. The truth comes first: a decoder keeps its graph in
+memory, and of a large model there is no room for both.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 from .case import Case, Finding, Logits, Setting, StepDecoder
 from .cases import Ids
 from .tolerance import worst
+from .truth import Truth, cache_ratio
 
 TAIL = 8  # tokens decoded one by one at the end of the longest sequence
 
@@ -28,31 +30,27 @@ def feed(decoder: StepDecoder, rows: Sequence[Ids], chunk: int) -> list[Logits]:
 
 
 def compare(
-    setting: Setting,
+    truths: Sequence[Truth],
     decoder: StepDecoder,
-    rows: Sequence[Ids],
     found: Sequence[Logits],
     starts: Sequence[int | None] | None = None,
 ) -> Finding:
     """Compare each row with its truth: its logits from a position on, and all its keys and values."""
-    layers, truths = decoder.keys_and_values(), setting.oracle.truths(rows)
     begins = starts or [None] * len(truths)
     logits = [truth.ratio(part, start) for truth, part, start in zip(truths, found, begins, strict=True)]
-    return Finding(
-        ratio=worst([*logits, *(truth.cache_ratio(layers, row) for row, truth in enumerate(truths))])
-    )
+    return Finding(ratio=worst([*logits, cache_ratio(truths, decoder.keys_and_values())]))
 
 
 def check_chunks(setting: Setting, rows: Sequence[Ids], chunk: int) -> Finding:
     """Decode in chunks of one size."""
-    decoder = setting.engine.decoder(batch_size=len(rows))
-    return compare(setting, decoder, rows, feed(decoder, rows, chunk))
+    truths, decoder = setting.oracle.truths(rows), setting.engine.decoder(batch_size=len(rows))
+    return compare(truths, decoder, feed(decoder, rows, chunk))
 
 
 def check_last(setting: Setting, rows: Sequence[Ids]) -> Finding:
     """Ask for the last token's logits alone, as generation does."""
-    found = setting.engine.decoder(batch_size=len(rows)).append(rows, keep="last")
     truths = setting.oracle.truths(rows)
+    found = setting.engine.decoder(batch_size=len(rows)).append(rows, keep="last")
     return Finding(
         ratio=worst(
             truth.ratio(row[None], len(truth.ids) - 1) for truth, row in zip(truths, found, strict=True)
@@ -63,47 +61,46 @@ def check_last(setting: Setting, rows: Sequence[Ids]) -> Finding:
 def check_tail(setting: Setting, rows: Sequence[Ids]) -> Finding:
     """Take almost all of a long sequence at once and the rest one by one."""
     start = len(rows[0]) - TAIL
-    decoder = setting.engine.decoder(batch_size=len(rows))
+    truths, decoder = setting.oracle.truths(rows), setting.engine.decoder(batch_size=len(rows))
     decoder.append([ids[:start] for ids in rows], keep="last")
     found = feed(decoder, [ids[start:] for ids in rows], 1)
-    return compare(setting, decoder, rows, found, [start] * len(rows))
+    return compare(truths, decoder, found, [start] * len(rows))
 
 
 def check_rewind(setting: Setting, rows: Sequence[Ids], others: Sequence[Ids]) -> Finding:
     """Forget half of each row and go on with other tokens: as if those had been there from the start."""
-    decoder = setting.engine.decoder(batch_size=len(rows))
-    decoder.append(rows, keep="last")
     kept = [len(ids) // 2 for ids in rows]
-    decoder.rewind(kept)
     final = [
         ids[:length] + other[: max(1, length // 2)]
         for ids, length, other in zip(rows, kept, others, strict=True)
     ]
+    truths, decoder = setting.oracle.truths(final), setting.engine.decoder(batch_size=len(rows))
+    decoder.append(rows, keep="last")
+    decoder.rewind(kept)
     found = feed(decoder, [ids[length:] for ids, length in zip(final, kept, strict=True)], chunk=3)
-    return compare(setting, decoder, final, found, kept)
+    return compare(truths, decoder, found, kept)
 
 
 def check_turns(setting: Setting, rows: Sequence[Ids]) -> Finding:
     """Take a prompt, some tokens one by one, and a second prompt: as if it were all one prompt."""
     first, second = len(rows[0]) // 3, len(rows[0]) // 2
-    decoder = setting.engine.decoder(batch_size=len(rows))
+    truths, decoder = setting.oracle.truths(rows), setting.engine.decoder(batch_size=len(rows))
     parts = [feed(decoder, [ids[:first] for ids in rows], max(first, 1))] if first else []
     parts += [feed(decoder, [ids[first:second] for ids in rows], 1)] if second > first else []
     parts += [feed(decoder, [ids[second:] for ids in rows], len(rows[0]))]
     found = [np.concatenate(turns) for turns in zip(*parts, strict=True)]
-    return compare(setting, decoder, rows, found)
+    return compare(truths, decoder, found)
 
 
 def check_kept_rows(setting: Setting, rows: Sequence[Ids]) -> Finding:
     """Drop rows from a batch half way; the others go on, in another order."""
-    half = max(1, len(rows[0]) // 2)
-    decoder = setting.engine.decoder(batch_size=len(rows))
-    decoder.append([ids[:half] for ids in rows], keep="last")
-    order = list(range(len(rows) - 1, 0, -1))
-    decoder.keep_rows(order)
+    half, order = max(1, len(rows[0]) // 2), list(range(len(rows) - 1, 0, -1))
     left = [rows[row] for row in order]
+    truths, decoder = setting.oracle.truths(left), setting.engine.decoder(batch_size=len(rows))
+    decoder.append([ids[:half] for ids in rows], keep="last")
+    decoder.keep_rows(order)
     found = feed(decoder, [ids[half:] for ids in left], 1)
-    return compare(setting, decoder, left, found, [half] * len(left))
+    return compare(truths, decoder, found, [half] * len(left))
 
 
 def _ragged(setting: Setting, batch: int) -> list[Ids]:

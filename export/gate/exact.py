@@ -18,7 +18,6 @@ from pathlib import Path
 import onnx_ir as ir
 
 from gpt_onnx.bundle import Bundle, seal
-from gpt_onnx.runtime import OnnxGPT
 from gpt_onnx.runtime._arguments import counted
 
 from .case import EXACT_PRODUCTS, SHORT, Case, Engine, Finding, Setting
@@ -61,13 +60,6 @@ def exact_bundle(bundle: Bundle) -> Iterator[Path]:
         yield folder
 
 
-@contextlib.contextmanager
-def exact_engine(bundle: Bundle, provider: str, threads: int | None) -> Iterator[Engine]:
-    """Load the same bundle with exact products, for as long as it takes."""
-    with exact_bundle(bundle) as folder:
-        yield OnnxGPT.load(folder, provider, threads, check_hashes=False)
-
-
 def _cases(setting: Setting) -> Iterator[Case]:
     for length in sorted({setting.facts.within(length) for length in LENGTHS}):
         rows = [row[:length] for row in setting.rows(setting.batches[-1])]
@@ -88,7 +80,7 @@ def exact_cases(setting: Setting, engine: Engine) -> Iterator[Case]:
 
     Args:
         setting: Of the bundle that ships.
-        engine: Of ``exact_engine``.
+        engine: Of the bundle with exact products.
     """
     exact = dataclasses.replace(setting, engine=engine, level=LOOK)
     longest = setting.facts.within(SHORT)

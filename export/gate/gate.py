@@ -14,7 +14,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import ExitStack, nullcontext
 from dataclasses import replace
-from functools import cache
+from functools import partial
 from pathlib import Path
 
 from gpt_onnx.bundle import Manifest
@@ -22,7 +22,7 @@ from gpt_onnx.errors import InputError
 from gpt_onnx.runtime import OnnxGPT, Sampling
 
 from .bare import BareGraph
-from .case import Case, Engine, Finding, Setting, Skipped, Trial
+from .case import Case, Engine, Finding, Setting, Skipped
 from .cases import LEVELS, Facts
 from .clients import client_cases
 from .decoding import decoding_cases
@@ -36,6 +36,8 @@ from .reference import Draft, Reference, Refused
 from .report import GateReport, Outcome
 from .stored import reference_arrays
 from .texts import texts_of
+from .trial import Trial
+from .turns import Turn, TurnEngine, Turns
 from .variants import variant_cases
 from .whole import kind_cases, length_cases, refusal_cases
 
@@ -53,6 +55,8 @@ CHECKS: Sequence[Callable[[Setting], Iterable[Case]]] = (
 """What every level looks at, in this order."""
 
 NONE = Finding()
+SMALL = 2**25
+"""Parameters up to which a bundle stays loaded while its reference computes."""
 
 
 def _finding(case: Case, oracle: Oracle | None) -> Finding:
@@ -141,15 +145,20 @@ def setting_of(
     reference: Reference,
     level: str,
     texts: Sequence[Sequence[int]] | None,
+    make_room: Callable[[], None] | None = None,
 ) -> Setting:
     """Gather what the cases share, and compute the long sequences once where one pass serves all prefixes.
+
+    ``make_room`` is called before a reference of many parameters computes.
 
     Raises:
         InputError: if the level is unknown, or the program has fewer positions than the graph.
     """
     setting = Setting(
         engine=engine,
-        oracle=Oracle(reference, facts.affordable() // COUNT),
+        oracle=Oracle(
+            reference, facts.affordable() // COUNT, make_room if facts.parameters > SMALL else None
+        ),
         facts=facts,
         level=LEVELS[find_level(level)],
         texts=texts,
@@ -194,21 +203,20 @@ def report_of(
 def cases_of(trial: Trial, reference: Reference) -> list[Case]:
     """Return all cases: those of every bundle, of its clients, of ways to run it, and the reference's own."""
     setting, engine = trial.setting, trial.bundle
-    bundle = engine.bundle
-    bare = cache(lambda: BareGraph(bundle, engine.provider))
+    bare = Turn(open=partial(BareGraph, engine.bundle, engine.provider))
     return [
         *(case for check in CHECKS for case in check(setting)),
-        *client_cases(setting, bundle.manifest.graph.attention, bare),
-        *variant_cases(setting, bundle.path, engine.provider),
+        *client_cases(setting, engine.bundle.manifest.graph.attention, partial(trial.turns.take, bare)),
+        *variant_cases(setting, engine, trial.turns),
         *reference.own_cases(trial),
     ]
 
 
-def _with_evidence(report: GateReport, setting: Setting, engine: Engine) -> GateReport:
+def _with_evidence(report: GateReport, setting: Setting) -> GateReport:
     """Add what lets any device check the bundle again; computed as carefully as the cases were."""
     looked_twice = any(outcome.finding.careful for outcome in report.outcomes)
     with setting.oracle.careful() if looked_twice else nullcontext():
-        evidence = reference_arrays(setting.oracle, setting.facts, setting.texts, drafting(engine))
+        evidence = reference_arrays(setting.oracle, setting.facts, setting.texts, drafting(setting.engine))
     return replace(report, evidence=evidence)
 
 
@@ -233,15 +241,18 @@ def gate_engine(
     if reference_file is not None:
         original = read_original(reference_file, facts, reference.padded_vocab_size)
     texts = texts_of(bundle) if texts is None else texts
-    setting = setting_of(engine, facts, reference, level, texts)
+    turns = Turns()
+    ships: Turn[Engine] = Turn(open=lambda: engine, close=lambda _: engine.unload())
+    turns.take(ships)
+    setting = setting_of(TurnEngine(turns, ships), facts, reference, level, texts, turns.end)
     with ExitStack() as stack:
-        trial = Trial(setting=setting, bundle=engine, original=original, stack=stack)
+        trial = Trial(setting=setting, bundle=engine, original=original, turns=turns, stack=stack)
         cases = cases_of(trial, reference)
         outcomes = list(look_at_all(cases, progress, setting.oracle, str(bundle.path)))
     if progress is not None:
         progress(len(cases), len(cases))
     report = report_of(setting, bundle.manifest, outcomes, level=level, provider=engine.provider)
-    return _with_evidence(report, setting, engine) if report.passed else report
+    return _with_evidence(report, setting) if report.passed else report
 
 
 def run_gate(

@@ -29,14 +29,15 @@ from torch import Tensor
 from gpt_onnx.bundle import open_bundle
 from gpt_onnx.runtime._arguments import counted
 
-from .case import Case, Finding, Trial
+from .case import Case, Finding
 from .exact import exact_cases
-from .half_exact import single_engine
+from .half_exact import single_bundle
 from .half_products import HALVES
 from .mapped import reading_cases
 from .original import original_cases
 from .reference import Others
 from .rewritten import RewrittenReference
+from .trial import Trial
 from .weights import GROUP, check_float, first_fault
 
 if TYPE_CHECKING:
@@ -100,9 +101,8 @@ class HalfReference(RewrittenReference):
         yield from original_cases(trial.setting, trial.original, self.original)
         yield from self.weight_cases()
         yield from reading_cases(self.original, trial.setting)
-        loaded = trial.bundle
-        exact = trial.stack.enter_context(single_engine(loaded.bundle, loaded.provider, loaded.threads))
-        yield from exact_cases(trial.setting, exact)
+        folder = trial.stack.enter_context(single_bundle(trial.bundle.bundle))
+        yield from exact_cases(trial.setting, trial.beside(folder))
 
     def weight_cases(self) -> Iterator[Case]:
         """Look at every weight that is stored."""

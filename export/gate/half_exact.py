@@ -20,9 +20,6 @@ from numpy.typing import NDArray
 
 from gpt_onnx.bundle import Bundle, seal
 from gpt_onnx.export.weights import Weight, bind
-from gpt_onnx.runtime import OnnxGPT
-
-from .case import Engine
 
 HALF, SINGLE = ir.DataType.FLOAT16, ir.DataType.FLOAT
 
@@ -96,10 +93,3 @@ def single_bundle(bundle: Bundle) -> Iterator[Path]:
         whole = dataclasses.replace(graph, shards=[])
         seal(folder, bundle.manifest.replace(precision="fp32", graph=whole))
         yield folder
-
-
-@contextlib.contextmanager
-def single_engine(bundle: Bundle, provider: str, threads: int | None) -> Iterator[Engine]:
-    """Load the same bundle in float32, for as long as it takes."""
-    with single_bundle(bundle) as folder:
-        yield OnnxGPT.load(folder, provider, threads, check_hashes=False)

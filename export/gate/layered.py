@@ -18,6 +18,7 @@ from gpt_onnx.model import GPT
 
 from .cases import Ids
 from .lending import Weights
+from .shelf import Shelf
 from .streams import Stream, embedded, lent_layers
 from .tolerance import AnyFloats, RowErrors
 from .truth import CacheTruth
@@ -40,9 +41,9 @@ def _positions_first(part: Tensor) -> AnyFloats:
     return array
 
 
-def _cache_truth(single: Tensor, double: Tensor) -> CacheTruth:
+def _cache_truth(single: Tensor, double: Tensor, shelf: Shelf) -> CacheTruth:
     r64 = np.ascontiguousarray(_positions_first(double), dtype=np.float64)
-    return CacheTruth(r64=r64, errors=RowErrors.measure(_positions_first(single), r64))
+    return CacheTruth(r64=shelf.put(r64), errors=RowErrors.measure(_positions_first(single), r64))
 
 
 Cached = Callable[[Tensor], Tensor]
@@ -53,10 +54,10 @@ def _as_they_are(tensor: Tensor) -> Tensor:
     return tensor
 
 
-def _through(layer: int, streams: list[Stream], cached: Cached) -> list[CacheTruth]:
+def _through(layer: int, streams: list[Stream], cached: Cached, shelf: Shelf) -> list[CacheTruth]:
     """Take one sequence through one layer of both programs and return the keys' and the values' truth."""
     presents = [stream.through(layer) for stream in streams]
-    return [_cache_truth(cached(single), double) for single, double in zip(*presents, strict=True)]
+    return [_cache_truth(cached(single), double, shelf) for single, double in zip(*presents, strict=True)]
 
 
 def run_layers(
@@ -74,11 +75,12 @@ def run_layers(
         cached: What the cache makes of keys and values.
     """
     caches: list[list[CacheTruth]] = [[] for _ in sequences]
+    shelf = Shelf()
     with torch.no_grad():
         every = embedded(weights, programs, [torch.tensor([ids]) for ids in sequences])
         for layer in lent_layers(weights, *programs):
             for streams, kept in zip(every, caches, strict=True):
-                kept += _through(layer, streams, cached)
+                kept += _through(layer, streams, cached, shelf)
         with weights.lent("ln_f.", *programs):
             ends = [[stream.program.finish(stream.x)[0] for stream in streams] for streams in every]
     return [Pass(single, double, kept) for (single, double), kept in zip(ends, caches, strict=True)]

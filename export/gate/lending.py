@@ -83,11 +83,20 @@ class Weights:
         with self._given(["wte.weight"], programs, stay=False, read=lambda _: table[rows.to(table.device)]):
             yield
 
+    @contextlib.contextmanager
+    def head_lent(self, program: GPT) -> Iterator[None]:
+        """Give a program the head for as long as it takes, unless that is lent in blocks of its rows."""
+        with self._given(self._head_names if self._head_is_whole else [], (program,), self.small):
+            yield
+
+    @property
+    def _head_is_whole(self) -> bool:
+        return self.small or 8 * self.sizes[self._head_names[0]] <= HEAD_STAYS
+
     def head(self, program: GPT, hidden: Tensor) -> Tensor:
         """Compute logits (..., V) of normed hidden states; a large head is lent in blocks of its rows."""
-        names = self._head_names
-        if self.small or 8 * self.sizes[names[0]] <= HEAD_STAYS:
-            with self._given(names, (program,), stay=True):
+        if self._head_is_whole:
+            with self._given(self._head_names, (program,), stay=True):
                 return program.head(hidden)
         rows, width = program.config.vocab_size, max(1, HEAD_ROWS // program.config.n_embd)
         return torch.cat(

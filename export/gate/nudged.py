@@ -24,13 +24,21 @@ COUNT = 16
 SIZE = 2.0**-21
 """Largest relative change of a weight: four units in the last place of float32."""
 
+PIECE = 2**22
+"""Numbers that are moved at once."""
+
 Program = TypeVar("Program", bound=nn.Module)
 
 
 def _moved(weight: Tensor, generator: torch.Generator) -> Tensor:
-    """Return a weight whose every number differs by up to SIZE of itself."""
-    noise = 2 * torch.rand(weight.shape, generator=generator, dtype=torch.float64) - 1
-    return weight * (1 + SIZE * noise.to(weight.device))
+    """Return a weight whose every number differs by up to SIZE of itself, made a piece at a time."""
+    moved = torch.empty_like(weight, memory_format=torch.contiguous_format)
+    for part, place in zip(
+        *(torch.split(whole.view(-1), PIECE) for whole in (weight.contiguous(), moved)), strict=True
+    ):
+        noise = torch.rand(part.shape, generator=generator, dtype=torch.float64)
+        place.copy_(part * (1 + SIZE * (2 * noise.to(weight.device) - 1)))
+    return moved
 
 
 def nudged(module: Program) -> Iterator[Program]:
@@ -54,6 +62,6 @@ def nudged_reading(read: Callable[[str], Tensor], stream: int) -> Callable[[str]
     def reading(name: str) -> Tensor:
         weight = read(name).to(torch.float32)
         seed = zlib.crc32(f"{SEED + stream} {name}".encode())
-        return _moved(weight, torch.Generator().manual_seed(seed)).to(torch.float32)
+        return _moved(weight, torch.Generator().manual_seed(seed))
 
     return reading

@@ -9,7 +9,7 @@ with oracle.careful(): oracle.truth(ids)       # units of several programs; see 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -30,11 +30,18 @@ class Oracle:
     Args:
         reference: The original program.
         most_careful: The longest sequence that is measured carefully; None: any.
+        before: Called before the reference computes, so that others can make room.
     """
 
-    def __init__(self, reference: Reference, most_careful: int | None = None) -> None:
+    def __init__(
+        self,
+        reference: Reference,
+        most_careful: int | None = None,
+        before: Callable[[], None] | None = None,
+    ) -> None:
         self.reference = reference
         self._most_careful = most_careful
+        self._before = before
         self._held: list[tuple[Ids, bool]] = []
         """Sequences, and whether they are held for exact products."""
         self._known: dict[tuple[Ids, Units], Truth] = {}
@@ -51,7 +58,11 @@ class Oracle:
 
     def _computed(self, sequences: Sequence[Ids]) -> list[Truth]:
         """Compute sequences in one pass; none where there are none, as a pass reads all weights."""
-        return self.reference.compute_all(sequences, self._units) if sequences else []
+        if not sequences:
+            return []
+        if self._before is not None:
+            self._before()
+        return self.reference.compute_all(sequences, self._units)
 
     def _remember(self, sequences: Sequence[Ids]) -> None:
         found = self._computed(sequences)

@@ -16,11 +16,12 @@ import numpy as np
 
 from gpt_onnx.errors import InputError
 
-from .case import Case, Finding, Setting, Trial
+from .case import Case, Finding, Setting
 from .oracle import Oracle
 from .original_file import Original
 from .reference import Reference, Refused
 from .tolerance import MAX_FACTOR, RMS_FACTOR, AnyFloats, FloatArray, Ratio, Unit, ratio_of, worst
+from .trial import Trial
 from .truth import Truth
 from .whole import last_logits
 

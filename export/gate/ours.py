@@ -24,7 +24,7 @@ from .original import BesideItsNumbers
 from .reference import FLOAT32, PLAIN, Draft, Others, Units
 from .rounding import NOTHING, Rounding
 from .tolerance import FloatArray, RowErrors
-from .truth import BLOCK, Truth
+from .truth import Truth, rows_at_once
 
 
 class GptReference(BesideItsNumbers):
@@ -86,10 +86,14 @@ class GptReference(BesideItsNumbers):
     def compute_all(self, sequences: Sequence[Ids], units: Units = PLAIN) -> list[Truth]:
         """See Reference."""
         truths = self._compute(sequences, units)
-        for stream in range(COUNT if units.careful else 0):  # one program after another exists
-            beside = self._beside(stream)._compute(sequences, units)
-            truths = [truth.with_largest_errors(other) for truth, other in zip(truths, beside, strict=True)]
+        for stream in range(COUNT if units.careful else 0):
+            truths = self._beside(stream)._raised(truths, units)  # which is gone before the next one is made
         return truths
+
+    def _raised(self, truths: Sequence[Truth], units: Units) -> list[Truth]:
+        """Return truths of another program, with errors no smaller than those of this one."""
+        found = self._compute([truth.ids for truth in truths], units)
+        return [truth.with_largest_errors(other) for truth, other in zip(truths, found, strict=True)]
 
     def compute(self, ids: Ids, units: Units = PLAIN) -> Truth:
         """Return the truth of one sequence."""
@@ -109,15 +113,15 @@ class GptReference(BesideItsNumbers):
             return [self._truth(ids, found) for ids, found in zip(sequences, passes, strict=True)]
 
     def _truth(self, ids: Ids, found: Pass) -> Truth:
-        with torch.no_grad():
+        rows = rows_at_once(self._f64.config.vocab_size)
+        blocks = zip(torch.split(found.single, rows), torch.split(found.double, rows), strict=True)
+        with torch.no_grad(), self._weights.head_lent(self._f32):
             errors = [
                 RowErrors.measure(
                     self._weights.head(self._f32, low).cpu().numpy(),
                     self._weights.head(self._f64, high).cpu().numpy(),
                 )
-                for low, high in zip(
-                    torch.split(found.single, BLOCK), torch.split(found.double, BLOCK), strict=True
-                )
+                for low, high in blocks
             ]
         return Truth(
             ids=ids,

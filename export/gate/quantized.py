@@ -31,14 +31,15 @@ from gpt_onnx.export.quantize.quantizers import QUANTIZERS
 from gpt_onnx.export.quantize.stored import Stored, dequantized, read_stored
 from gpt_onnx.runtime._arguments import counted
 
-from .case import Case, Finding, Trial
-from .exact import exact_cases, exact_engine
+from .case import Case, Finding
+from .exact import exact_bundle, exact_cases
 from .half import HalfReference
 from .mapped import reading_cases
 from .original import original_cases
 from .reference import FLOAT32, Others, Reference
 from .rewritten import RewrittenReference
 from .rounding import Int8Rounding
+from .trial import Trial
 from .weights import GROUP, check_float, check_rounded, first_fault, same_numbers
 
 if TYPE_CHECKING:
@@ -117,9 +118,8 @@ class QuantizedReference(RewrittenReference):
         yield from self.weight_cases()
         yield from reading_cases(self.original, trial.setting)
         if self.rounds_inputs:
-            loaded = trial.bundle
-            exact = trial.stack.enter_context(exact_engine(loaded.bundle, loaded.provider, loaded.threads))
-            yield from exact_cases(trial.setting, exact)
+            folder = trial.stack.enter_context(exact_bundle(trial.bundle.bundle))
+            yield from exact_cases(trial.setting, trial.beside(folder))
 
     # what the bundle stores, beside the source
 

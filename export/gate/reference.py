@@ -21,7 +21,8 @@ from .rounding import NOTHING, Rounding
 from .truth import Truth
 
 if TYPE_CHECKING:
-    from .case import Case, Trial
+    from .case import Case
+    from .trial import Trial
 
 Draft = Callable[[Ids, int], Sequence[int]]
 """Guesses the tokens after some ids, at most so many; what it says is never taken unseen."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from .case import Case, Trial
+from .case import Case
 from .cases import Ids
 from .reference import PLAIN, Draft, Others, Reference, Units
+from .trial import Trial
 from .truth import Truth
 
 

@@ -106,12 +106,14 @@ def _case_arrays(
 def _greedy_arrays(oracle: Oracle, facts: Facts, prompt: Ids, draft: Draft | None) -> Arrays:
     room = GREEDY if facts.limit is None else min(GREEDY, facts.limit - len(prompt) + 1)
     tokens = oracle.reference.greedy(prompt, room, draft)
-    (steps,) = steps_of(oracle, [(prompt, tokens)]) if tokens else [[]]
+    if not tokens:
+        return {}
+    (steps,) = steps_of(oracle, [(prompt, tokens)])
     return {
         "greedy.prompt": np.array(prompt, dtype=np.int64),
         "greedy.tokens": np.array(tokens, dtype=np.int64),
         "greedy.margins": np.array([step.margin for step in steps], dtype=np.float64),
-        "greedy.tolerance": np.array([max((step.tolerance for step in steps), default=0.0)]),
+        "greedy.tolerance": np.array([max(step.tolerance for step in steps)]),
     }
 
 

@@ -6,22 +6,30 @@ the program is known to be causal (gpt_onnx.export.gate.oracle).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 
 from .cases import Ids
+from .shelf import Rows
 from .tolerance import AnyFloats, FloatArray, Ratio, RowErrors, Unit, ratio_of, ratio_of_blocks, worst
 
-BLOCK = 256  # rows of logits that exist in float64 at once
+NUMBERS = 2**22
+"""Logits that exist in float64 at once: 32 MB."""
 
 Head = Callable[[FloatArray], FloatArray]
 
 
+def rows_at_once(width: int) -> int:
+    """Return how many rows of so many logits are worked on together."""
+    return max(1, NUMBERS // max(width, 1))
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CacheTruth:
-    """Keys or values of one layer: (S, K, D), positions first."""
+    """Keys or values of one layer: (S, K, D), positions first; those of a beginning are the first of them."""
 
-    r64: FloatArray
+    r64: Rows
     errors: RowErrors
 
     def ratio(self, found: AnyFloats) -> Ratio:
@@ -63,22 +71,12 @@ class Truth:
         """Compare logits (n, V) of the positions from ``start`` (default: the first that has logits)."""
         start = self.first if start is None else start
         stop = start + len(found)
+        rows = rows_at_once(found.shape[-1])
         blocks = (
-            (found[low - start : low - start + BLOCK], self.logits(slice(low, min(low + BLOCK, stop))))
-            for low in range(start, stop, BLOCK)
+            (found[low - start : low - start + rows], self.logits(slice(low, min(low + rows, stop))))
+            for low in range(start, stop, rows)
         )
         return ratio_of_blocks(blocks, self.unit(slice(start, stop)))
-
-    def cache_ratio(self, layers: Sequence[tuple[AnyFloats, AnyFloats]], row: int) -> Ratio:
-        """Compare one row of all keys and values that a decoder returned, each by its own unit."""
-        found = [part[row] for pair in layers for part in pair]
-        if len(found) != len(self.caches):
-            raise ValueError(
-                f"the decoder has {len(found)} keys and values; {len(self.caches)} were expected."
-            )
-        return worst(
-            cache.ratio(part[:, : len(self.ids)]) for cache, part in zip(self.caches, found, strict=True)
-        )
 
     def with_largest_errors(self, other: Truth) -> Truth:
         """Return the same, each unit the larger of its own and that of a program beside this one."""
@@ -90,11 +88,26 @@ class Truth:
 
     def prefix(self, length: int) -> Truth:
         """Return the same for the first tokens alone: exact for a causal program."""
-        caches = tuple(replace(c, r64=c.r64[:length], errors=c.errors.prefix(length)) for c in self.caches)
         return replace(
             self,
             ids=self.ids[:length],
             hidden=self.hidden[:length],
             errors=self.errors.prefix(length),
-            caches=caches,
         )
+
+
+def cache_ratio(truths: Sequence[Truth], layers: Iterable[tuple[AnyFloats, AnyFloats]]) -> Ratio:
+    """Compare all keys and values that a decoder yields, each row by its own truth and each by its own unit.
+
+    Args:
+        truths: One a row.
+        layers: Keys and values (B, K, S, D) of each layer in turn; one layer at a time is in memory.
+    """
+    ratios: list[Ratio] = []
+    expected = zip(*(truth.caches for truth in truths), strict=True)
+    for parts, theirs in zip(chain.from_iterable(layers), expected, strict=True):
+        ratios += [
+            cache.ratio(part[:, : len(truth.ids)])
+            for truth, cache, part in zip(truths, theirs, parts, strict=True)
+        ]
+    return worst(ratios)

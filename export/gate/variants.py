@@ -15,8 +15,8 @@ from gpt_onnx.runtime import OnnxGPT
 from gpt_onnx.runtime._arguments import counted
 
 from .bare import BareEngine, BareGraph
-from .case import Case, Engine, Finding, Setting
-from .cases import Ids
+from .case import Case, Engine, Setting
+from .turns import Turn, TurnEngine, Turns
 from .whole import check_rows
 
 EngineMaker = Callable[[Path, str], Engine]
@@ -37,17 +37,15 @@ VARIANTS: Mapping[str, EngineMaker] = {
 }
 
 
-def _check(setting: Setting, path: Path, provider: str, variant: str, rows: list[Ids]) -> Finding:
-    return check_rows(replace(setting, engine=VARIANTS[variant](path, provider)), rows)
-
-
-def variant_cases(setting: Setting, path: Path, provider: str) -> Iterator[Case]:
+def variant_cases(setting: Setting, bundle: OnnxGPT, turns: Turns) -> Iterator[Case]:
     """A few lengths of the largest batch, in each variant that the level names."""
     batch, every = setting.batches[-1], setting.lengths
     for variant in setting.level.variants:
+        turn = Turn(open=partial(VARIANTS[variant], bundle.bundle.path, bundle.provider))
+        varied = replace(setting, engine=TurnEngine(turns, turn))
         for length in dict.fromkeys((every[0], every[len(every) // 2], every[-1])):
             rows = [row[:length] for row in setting.rows(batch)]
-            run = partial(_check, setting, path, provider, variant, rows)
+            run = partial(check_rows, varied, rows)
             yield Case(
                 group="variants", name=f"{variant}, {counted(length, 'token')}, batch {batch}", run=run
             )

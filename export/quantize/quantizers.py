@@ -65,6 +65,7 @@ QUANTIZERS: Mapping[str, Quantizer] = {
         ),
     )
 }
+"""By the quality that was measured, the best last (docs/quantisation.md)."""
 
 
 def find_quantizer(name: str) -> Quantizer:
