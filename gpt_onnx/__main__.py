@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from gpt_onnx.cli import INTERRUPTED, main
+from gpt_onnx.cli import SIGNALLED, main
 
 TYPE_CHECKING = False  # a type checker takes it for true; typing itself takes milliseconds
 if TYPE_CHECKING:
@@ -35,8 +35,8 @@ def program() -> NoReturn:
     try:
         main()
     except SystemExit as exc:
-        if exc.code == INTERRUPTED:
-            _leave(INTERRUPTED)
+        if isinstance(exc.code, int) and exc.code > SIGNALLED:
+            _leave(exc.code)
         raise
 
 

@@ -30,6 +30,8 @@ class GptOnnxError(Exception):
     """The root: catch it to catch all of them. ``exit_code`` is what the command line returns."""
 
     exit_code = 1
+    has_lists = False
+    """Whether a message may have several lines, for a list of many things in the middle of its sentence."""
 
 
 class ConfigError(GptOnnxError):

@@ -5,7 +5,7 @@ Shapes: (B, K, C, E): B rows, K heads, C slots, E the cache's head size. A row's
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -52,11 +52,14 @@ def moved_up(cache: Array, rows: Ids, lengths: Ids) -> Array:
     return cache[: len(rows)]
 
 
-def without_padding(caches: Iterable[Array], lengths: Ids, head_size: int) -> list[tuple[Array, Array]]:
-    """Return copies of keys and values of each layer, cut to the longest row and the model's head size."""
+def without_padding(caches: Sequence[Array], lengths: Ids, head_size: int) -> Iterator[tuple[Array, Array]]:
+    """Yield copies of keys and values of each layer, cut to the longest row and the model's head size."""
     rows, longest = np.arange(lengths.size), int(lengths.max(initial=0))
-    cut = [copied(cache[..., :head_size], rows, lengths, longest) for cache in caches]
-    return pairs(cut)
+    for keys, values in pairs(caches):
+        yield (
+            copied(keys[..., :head_size], rows, lengths, longest),
+            copied(values[..., :head_size], rows, lengths, longest),
+        )
 
 
 def pairs(caches: Sequence[Array]) -> list[tuple[Array, Array]]:

@@ -124,7 +124,7 @@ def check_finite(logits: Sequence[NDArray[Any]], origin: object) -> None:
             at = int(np.argwhere(~np.isfinite(values))[0][0])
             raise BundleError(
                 f"{origin} returned NaN or infinite logits (row {row}, new token {at}) instead of finite; "
-                "its weights are damaged or overflow: check them with gpt-onnx verify."
+                "its weights overflow or are damaged: export it again, if need be from an earlier checkpoint."
             )
 
 

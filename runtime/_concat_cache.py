@@ -10,7 +10,7 @@ Shapes: B rows of the graph (dummy rows of a frozen batch included), P cached co
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -60,7 +60,7 @@ class ConcatCacheDecoder(Decoder):
         """See Decoder."""
         return True
 
-    def keys_and_values(self) -> list[tuple[Array, Array]]:
+    def keys_and_values(self) -> Iterator[tuple[Array, Array]]:
         """See Decoder."""
         caches = self._squeezed(np.arange(self.batch_size), self._lengths)
         return without_padding(caches, self._lengths, self._graphs.model.head_size)

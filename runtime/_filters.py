@@ -18,7 +18,7 @@ from gpt_onnx.errors import BundleError
 Floats = NDArray[np.float64]
 Ids = NDArray[np.int64]
 
-FIRST_GUESS = 1024  # tokens sorted at first when only top-p is on; enough for almost every text
+GUESSES = (128, 1024)  # tokens sorted when only top-p is on; the first is enough at most places of a text
 BINS = 4096  # into which probabilities are dealt where those tokens do not reach p
 GROUPS = 1024  # into which logits are dealt to find the largest
 
@@ -121,7 +121,7 @@ def _wide_nucleus(probabilities: Floats, top_p: float) -> Ids:
     in as they are, and those below it are out; that one is dealt again until it is small.
     """
     inside, ids, left = np.zeros(probabilities.size, np.bool_), np.arange(probabilities.size), top_p
-    while ids.size > FIRST_GUESS:
+    while ids.size > GUESSES[-1]:
         values = probabilities[ids]
         low = values.min()
         width = (values.max() - low) / (BINS - 1)
@@ -143,10 +143,11 @@ def nucleus(probabilities: Floats, top_p: float) -> Ids:
 
     Sorts only some of the largest probabilities (K,).
     """
-    head = largest(probabilities, FIRST_GUESS)
-    first, reached = _first(probabilities[head], top_p)
-    if reached or head.size == probabilities.size:
-        return np.sort(head[first])
+    for guess in GUESSES:
+        head = largest(probabilities, guess)
+        first, reached = _first(probabilities[head], top_p)
+        if reached or head.size == probabilities.size:
+            return np.sort(head[first])
     return _wide_nucleus(probabilities, top_p)
 
 

@@ -9,7 +9,7 @@ dominates, and a run cannot be interrupted by Ctrl-C.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -31,9 +31,9 @@ class RecomputeDecoder(Decoder):
         self._session = graphs.main
         self._tokens: list[Ids] = [np.zeros(0, np.int64) for _ in range(batch_size)]
 
-    def keys_and_values(self) -> list[tuple[Array, Array]]:
-        """Return an empty list: there is no cache."""
-        return []
+    def keys_and_values(self) -> Iterator[tuple[Array, Array]]:
+        """Yield nothing: there is no cache."""
+        return iter(())
 
     def _append(self, new: Sequence[Ids], keep_all: bool) -> list[Array]:
         whole = [np.concatenate(pair) for pair in zip(self._tokens, new, strict=True)]

@@ -2,6 +2,8 @@
 
 The format is read here with numpy alone: eight bytes with the header's length, the header (a JSON object of
 names to dtype, shape and offsets), the data. The header is checked field by field before anything is read.
+Refused is what nothing could fail by: a file without a case, bounds that are not positive, that are infinite,
+or that are larger than the logits themselves. Bounds of 0 are those of logits that are all 0.
 
     case.{k}.input_ids int64 (S,)      case.{k}.positions int64 (n,)
     case.{k}.logits float64 (n, V')    case.{k}.tolerance float64 (2,): bounds of max-error and RMS error
@@ -110,6 +112,23 @@ def _take(arrays: Arrays, name: str, kind: str, ndim: int) -> NDArray[Any]:
     return array
 
 
+def _bounds(name: str, told: NDArray[np.float64], largest: float) -> list[float]:
+    """Return bounds that an error can break, for logits of which the largest is ``largest``."""
+    for bound in told.tolist():
+        if not (0 < bound <= largest or bound == largest == 0):
+            raise ValueError(
+                f"{name} is {bound:.3g}; it must be above 0 and at most {largest:.3g}, the largest logit"
+            )
+    return list(told.tolist())
+
+
+def _largest(name: str, numbers: NDArray[np.float64]) -> float:
+    """Return the largest of some numbers, whatever their signs."""
+    if not np.isfinite(numbers).all():
+        raise ValueError(f"{name} holds numbers that are not finite")
+    return float(np.abs(numbers).max())
+
+
 def _case(arrays: Arrays, name: str) -> StoredCase:
     vocab_ids = _take(arrays, f"{name}.vocab_ids", "i", 1) if f"{name}.vocab_ids" in arrays else None
     ids, positions = (_take(arrays, f"{name}.{part}", "i", 1) for part in ("input_ids", "positions"))
@@ -120,24 +139,38 @@ def _case(arrays: Arrays, name: str) -> StoredCase:
         raise ValueError(f"{name}.positions are not ascending positions of its sequence")
     if vocab_ids is not None and vocab_ids.size != logits.shape[1]:
         raise ValueError(f"{name}.vocab_ids are not one for each logit")
+    largest = _largest(f"{name}.logits", logits)
+    peak, rms = _bounds(f"{name}.tolerance", bounds, largest)
     return StoredCase(
         name=name,
         input_ids=ids,
         positions=positions,
         vocab_ids=vocab_ids,
         logits=logits,
-        bounds=(float(bounds[0]), float(bounds[1])),
+        bounds=(peak, rms),
     )
 
 
-def _greedy(arrays: Arrays) -> StoredGreedy | None:
+def _greedy(arrays: Arrays, largest: float) -> StoredGreedy | None:
     if "greedy.prompt" not in arrays:
         return None
     prompt, tokens = (_take(arrays, f"greedy.{part}", "i", 1) for part in ("prompt", "tokens"))
     margins, tolerance = (_take(arrays, f"greedy.{part}", "f", 1) for part in ("margins", "tolerance"))
     if margins.size != tokens.size or tolerance.size != 1 or not prompt.size:
         raise ValueError("greedy has shapes that contradict each other")
-    return StoredGreedy(prompt=prompt, tokens=tokens, margins=margins, tolerance=float(tolerance[0]))
+    if not tokens.size:
+        raise ValueError("greedy.tokens are none; it must have one at least")
+    if not (margins >= 0).all():
+        raise ValueError("greedy.margins holds numbers that are not at least 0")
+    (room,) = _bounds("greedy.tolerance", tolerance, largest)
+    return StoredGreedy(prompt=prompt, tokens=tokens, margins=margins, tolerance=room)
+
+
+def _cases(arrays: Arrays) -> tuple[StoredCase, ...]:
+    names = sorted({name.rpartition(".")[0] for name in arrays if name.startswith("case.")})
+    if not names:
+        raise ValueError("it stores no case")
+    return tuple(_case(arrays, name) for name in names)
 
 
 def read_reference(path: Path) -> Reference:
@@ -152,7 +185,8 @@ def read_reference(path: Path) -> Reference:
         if len(content) > MAX_BYTES:
             raise ValueError(f"it has more than {MAX_BYTES} bytes")
         arrays = parse_safetensors(content)
-        names = sorted({name.rpartition(".")[0] for name in arrays if name.startswith("case.")})
-        return Reference(cases=tuple(_case(arrays, name) for name in names), greedy=_greedy(arrays))
+        cases = _cases(arrays)
+        largest = max(float(np.abs(case.logits).max()) for case in cases)
+        return Reference(cases=cases, greedy=_greedy(arrays, largest))
     except (OSError, ValueError, RecursionError) as exc:
         raise BundleError(f"{path} cannot be used as a reference: {exc}; export the bundle again.") from exc

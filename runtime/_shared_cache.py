@@ -11,7 +11,7 @@ The buffers are in the CPU's memory.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -66,7 +66,7 @@ class SharedCacheDecoder(Decoder):
         """The number of tokens a row that fit before the cache grows."""
         return int(self._caches[0].shape[2])
 
-    def keys_and_values(self) -> list[tuple[Array, Array]]:
+    def keys_and_values(self) -> Iterator[tuple[Array, Array]]:
         """See Decoder."""
         return without_padding(self._caches, self._lengths, self._graphs.model.head_size)
 

@@ -11,7 +11,7 @@ is one run that Ctrl-C cannot interrupt.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,7 +69,7 @@ class StaticCacheDecoder(Decoder):
         """Copies of the cache, (B, K, N, E)."""
         return [np.array(value.numpy()) for value in self._turns[0][0]]
 
-    def keys_and_values(self) -> list[tuple[Array, Array]]:
+    def keys_and_values(self) -> Iterator[tuple[Array, Array]]:
         """See Decoder."""
         return without_padding(self._caches, self._lengths, self._graphs.model.head_size)
 

@@ -16,7 +16,7 @@ Letters in shapes: B rows, S new tokens, V vocabulary, K key and value heads, T 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,6 +63,12 @@ class Graphs:
         """Return the longest sequence that can be computed; None: any."""
         limits = [limit for limit in (self.model.position_limit, self.graph.seq_len) if limit is not None]
         return min(limits, default=None)
+
+    @property
+    def computes_rows_alone(self) -> bool:
+        """Return whether prompts of a batch are computed one after another, in slices of the cache."""
+        form = (self.graph.layout, self.graph.attention, self.graph.batch_size)
+        return form == ("dynamic", "gqa", None)
 
     def block_length(self, total_length: int) -> int:
         """Return how many tokens of a prompt to compute at once in sequences of ``total_length``."""
@@ -212,10 +218,10 @@ class Decoder(ABC):
             self._keep_rows(kept)
 
     @abstractmethod
-    def keys_and_values(self) -> list[tuple[Array, Array]]:
-        """Return for each layer copies of keys and values, (B, K, T, D), zeros beyond a row's length.
+    def keys_and_values(self) -> Iterator[tuple[Array, Array]]:
+        """Yield for each layer copies of keys and values, (B, K, T, D), zeros beyond a row's length.
 
-        A graph without a cache has none: the list is empty.
+        A graph without a cache has none.
         """
 
     def _checked(self, rows: IdRows, keep: str) -> list[Ids]:

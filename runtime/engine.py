@@ -16,6 +16,7 @@ prompt in one run. The engine stays usable.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Unpack
 
@@ -23,10 +24,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gpt_onnx.bundle import Bundle
-from gpt_onnx.errors import InputError
+from gpt_onnx.errors import BundleError, InputError
 
 from ._arguments import as_integer, as_path
-from ._checks import IdBatch, IdRow, as_batch, as_mask
+from ._checks import IdBatch, IdRow, IdRows, as_batch, as_mask
 from ._decoders import make_decoder
 from ._loading import loading
 from ._request import GenerateOptions, Request, make_request
@@ -49,14 +50,34 @@ _DEFAULT_SAMPLING = Sampling()
 class OnnxGPT:
     """A loaded bundle; see the module. Make one with ``load``."""
 
-    def __init__(self, bundle: Bundle, graphs: Graphs, threads: int) -> None:
+    def __init__(
+        self,
+        bundle: Bundle,
+        graphs: Graphs,
+        threads: int,
+        *,
+        check_hashes: bool = True,
+        profiled: bool = False,
+    ) -> None:
         self.bundle = bundle
         self.threads = threads
+        self.provider = graphs.main.device.name
+        """Where it runs: "cpu" or "cuda:0"."""
+        self.runtime_version = graphs.main.version
+        """The version of ONNX Runtime."""
+        self.vocab_size = graphs.model.vocab_size
+        """Ids are below it."""
+        self.limit = graphs.limit
+        """The longest sequence that can be computed: learned positions or a frozen length; None: any."""
         defaults = read_generation_defaults(
             bundle.path / "generation_config.json", vocab_size=graphs.model.vocab_size
         )
         self.eos_ids = frozenset(defaults.eos_ids)
-        self._graphs = graphs
+        self._check_hashes = check_hashes
+        self._profiled = profiled
+        self._path = bundle.path.absolute()  # the working directory may be another one later
+        self._trained_length = graphs.trained_length
+        self._loaded: Graphs | None = graphs
 
     @classmethod
     def load(
@@ -86,27 +107,35 @@ class OnnxGPT:
         path, count = as_path("path", path), thread_count(threads)
         with loading(path, provider, count, check_hashes=check_hashes, profile=profile) as loaded:
             graphs = loaded.graphs()
-        return cls(loaded.bundle, graphs, count)
+        profiled = profile is not None
+        return cls(loaded.bundle, graphs, count, check_hashes=check_hashes, profiled=profiled)
+
+    def unload(self) -> None:
+        """Give the memory of the graphs back; whatever needs them next loads the bundle again.
+
+        It is verified again, too: a bundle that is another one by then is a BundleError. Decoders and
+        streams that are on their way keep what they use.
+
+        Raises:
+            InputError: if a profile is recorded, which would be lost.
+        """
+        if self._profiled:
+            raise InputError("the engine records a profile; end it first, with end_profiles.")
+        self._loaded = None
 
     @property
-    def provider(self) -> str:
-        """Where it runs: "cpu" or "cuda:0"."""
-        return self._graphs.main.device.name
+    def _graphs(self) -> Graphs:
+        if self._loaded is None:
+            self._loaded = self._load_again()
+        return self._loaded
 
-    @property
-    def runtime_version(self) -> str:
-        """The version of ONNX Runtime."""
-        return self._graphs.main.version
-
-    @property
-    def vocab_size(self) -> int:
-        """Ids are below it."""
-        return self._graphs.model.vocab_size
-
-    @property
-    def limit(self) -> int | None:
-        """The longest sequence that can be computed: learned positions or a frozen length; None: any."""
-        return self._graphs.limit
+    def _load_again(self) -> Graphs:
+        path = self._path
+        with loading(path, self.provider, self.threads, check_hashes=self._check_hashes) as loaded:
+            graphs = loaded.graphs()
+        if loaded.bundle.manifest != self.bundle.manifest:
+            raise BundleError(f"{path} is another bundle than when it was loaded; load it anew.")
+        return replace(graphs, trained_length=self._trained_length)  # which warns once
 
     def decoder(self, batch_size: int = 1, capacity: int | None = None) -> Decoder:
         """Return rows that grow, all empty at first.
@@ -147,12 +176,19 @@ class OnnxGPT:
             mask &= as_mask(attention_mask, mask.shape)
         logits = np.zeros((*mask.shape, self.vocab_size), np.float32)
         real = np.flatnonzero(mask.any(axis=1))
-        for group in self._groups(real):
+        alone = width > 1 and self._graphs.computes_rows_alone
+        for group in self._groups(real, 1 if alone else MAX_ROWS):
             packed = [rows[row][mask[row, : rows[row].size]] for row in group]
-            decoder = self.decoder(len(group), max(ids.size for ids in packed))
-            for row, values in zip(group, decoder.append(packed, keep="all"), strict=True):
-                logits[row, mask[row]] = values
+            self._fill(logits, mask, group, packed)
         return logits
+
+    def _fill(
+        self, logits: NDArray[np.float32], mask: NDArray[np.bool_], group: Sequence[int], packed: IdRows
+    ) -> None:
+        """Compute some rows of logits (B, S, V); nothing else of it outlives the call."""
+        decoder = self.decoder(len(group), max(len(ids) for ids in packed))
+        for row, values in zip(group, decoder.append(packed, keep="all"), strict=True):
+            logits[row, mask[row]] = values
 
     def generate(
         self,
@@ -203,11 +239,12 @@ class OnnxGPT:
 
     def end_profiles(self) -> list[Path]:
         """Stop recording and return the profile of each graph; only after ``load`` with ``profile``."""
+        self._profiled = False
         return [session.end_profile() for session in self._graphs.sessions.values()]
 
-    def _groups(self, rows: Sequence[int] | NDArray[np.int64]) -> list[list[int]]:
-        """Cut rows into batches that the graph can take at once."""
-        most = self._graphs.graph.batch_size or MAX_ROWS
+    def _groups(self, rows: Sequence[int] | NDArray[np.int64], most: int = MAX_ROWS) -> list[list[int]]:
+        """Cut rows into batches of at most so many that the graph can take at once."""
+        most = min(most, self._graphs.graph.batch_size or MAX_ROWS)
         return [[int(row) for row in rows[start : start + most]] for start in range(0, len(rows), most)]
 
     def _decoder_for(self, rows: Sequence[Row], request: Request) -> Callable[[int], Decoder]:

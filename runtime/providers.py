@@ -19,11 +19,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from gpt_onnx._interrupts import interrupts_held
 from gpt_onnx.bundle import Manifest
 from gpt_onnx.errors import ProviderError
 
 from ._arguments import shown
-from ._interrupts import ctrl_c_held
 
 AUTO = "auto"
 PROVIDERS: Mapping[str, str] = {"cpu": "CPUExecutionProvider", "cuda": "CUDAExecutionProvider"}
@@ -156,7 +156,7 @@ def import_onnxruntime(device: Device) -> Any:
     os.environ["ORT_DISABLE_TELEMETRY"] = "1"
     check_packages(device, installed_versions())
     try:
-        with ctrl_c_held():
+        with interrupts_held():
             ort = importlib.import_module("onnxruntime")
         available = ort.get_available_providers()
     except (ImportError, AttributeError) as exc:  # AttributeError: an empty folder that pip left behind

@@ -231,4 +231,5 @@ def load(
         defaults = _defaults(loaded.bundle)
         tokenizer = _tokenizer(loaded.bundle, defaults)
         graphs = loaded.graphs()
-    return TextGPT(OnnxGPT(loaded.bundle, graphs, count), tokenizer, defaults)
+    engine = OnnxGPT(loaded.bundle, graphs, count, check_hashes=check_hashes)
+    return TextGPT(engine, tokenizer, defaults)

@@ -18,12 +18,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from gpt_onnx.bundle import Bundle, check_graph, open_bundle, read_parity, read_quality
+from gpt_onnx.bundle import Bundle, check_evidence, check_graph, open_bundle
 from gpt_onnx.errors import BundleError
 
-from ._bundle_tokenizer import check_tokenizer
 from ._checks import LengthWarning, as_ids
-from ._reference import FILE_NAME, StoredCase, StoredGreedy, read_reference
+from ._client_files import check_client_files
+from ._reference import FILE_NAME, Reference, StoredCase, StoredGreedy, read_reference
 from ._verify_report import CaseResult, GreedyResult, VerifyReport
 from .engine import OnnxGPT
 from .providers import AUTO
@@ -94,22 +94,26 @@ def _verify_greedy(engine: OnnxGPT, stored: StoredGreedy) -> GreedyResult:
     return GreedyResult(tokens=count, compared=first, differs_at=None if near_tie else first)
 
 
-def _check_others(bundle: Bundle) -> None:
+def _check_others(bundle: Bundle) -> Reference | None:
     """Check the files that loading a graph does not read.
+
+    Returns:
+        What the original program computed; None where it was not asked.
 
     Raises:
         BundleError: for the first that is not as it should be.
     """
-    check_tokenizer(bundle)
-    read_parity(bundle)
-    read_quality(bundle)
+    check_evidence(bundle)
+    check_client_files(bundle)
+    stored = FILE_NAME in bundle.manifest.files
+    return read_reference(bundle.file(FILE_NAME)) if stored else None
 
 
 def verify_files(path: str | Path) -> VerifyReport:
-    """Check hashes, graphs, the tokenizer and the evidence of a bundle, and compute nothing.
+    """Check hashes, graphs, tokenizer, evidence and the files for other clients, and compute nothing.
 
     Raises:
-        BundleError: if a file, a graph or the tokenizer is not as it should be.
+        BundleError: if a file is not as it should be, or contradicts another.
     """
     bundle = open_bundle(path)
     check_graph(bundle)
@@ -124,7 +128,7 @@ def verify_bundle(
     *,
     progress: Progress | None = None,
 ) -> VerifyReport:
-    """Check hashes, graphs, tokenizer and evidence of a bundle, and compute its stored logits again.
+    """Check all that ``verify_files`` does, and compute the stored logits of a bundle again.
 
     Args:
         path: The bundle's folder.
@@ -133,21 +137,20 @@ def verify_bundle(
         progress: Told how many of how many sequences are done.
 
     Raises:
-        BundleError: if a file, a graph or the tokenizer is not as it should be.
+        BundleError: if a file is not as it should be, or contradicts another.
         ProviderError: if the provider is not to be had.
     """
     engine = OnnxGPT.load(path, provider, threads)
     bundle = engine.bundle
-    _check_others(bundle)
+    reference = _check_others(bundle)
     report = VerifyReport(
         path=bundle.path,
         manifest=bundle.manifest,
         provider=engine.provider,
         runtime_version=engine.runtime_version,
     )
-    if FILE_NAME not in bundle.manifest.files:
+    if reference is None:
         return report
-    reference = read_reference(bundle.file(FILE_NAME))
     cases = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LengthWarning)

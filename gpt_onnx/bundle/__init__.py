@@ -22,8 +22,10 @@ if TYPE_CHECKING:
     from gpt_onnx.bundle._describe import describe_bundle as describe_bundle
     from gpt_onnx.bundle._evidence import Parity as Parity
     from gpt_onnx.bundle._evidence import QualityFigures as QualityFigures
+    from gpt_onnx.bundle._evidence import check_evidence as check_evidence
     from gpt_onnx.bundle._evidence import read_parity as read_parity
     from gpt_onnx.bundle._evidence import read_quality as read_quality
+    from gpt_onnx.bundle._file_sizes import file_sizes as file_sizes
     from gpt_onnx.bundle._graph import parse_graph as parse_graph
     from gpt_onnx.bundle._graph import read_graph as read_graph
     from gpt_onnx.bundle._graph_info import GraphInfo as GraphInfo
@@ -63,11 +65,13 @@ __all__ = [
     "QuantizationInfo",
     "Value",
     "check_destination",
+    "check_evidence",
     "check_graph",
     "check_summaries",
     "decode_manifest",
     "describe_bundle",
     "encode_manifest",
+    "file_sizes",
     "open_bundle",
     "parse_graph",
     "publishing",
@@ -85,7 +89,8 @@ _HOMES = {
         "_check": ("check_graph", "check_summaries"),
         "_codec": ("decode_manifest", "encode_manifest"),
         "_describe": ("describe_bundle",),
-        "_evidence": ("Parity", "QualityFigures", "read_parity", "read_quality"),
+        "_evidence": ("Parity", "QualityFigures", "check_evidence", "read_parity", "read_quality"),
+        "_file_sizes": ("file_sizes",),
         "_graph": ("parse_graph", "read_graph"),
         "_graph_info": ("GraphInfo",),
         "_manifest": ("FORMAT", "FORMAT_VERSION", "FileEntry", "Manifest"),

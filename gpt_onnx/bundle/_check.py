@@ -5,21 +5,24 @@
 It reads the graphs with a parser of its own and refuses: unknown operators and domains, subgraphs and
 functions, dims that are not positive, weights that do not fill the data files exactly, inputs and outputs
 that differ from what the layout promises, versions that differ from the manifest's, values that are used
-before they are made, integer weights that are not as the manifest's quantization says.
+before they are made, integer weights that are not as the manifest's quantization says, sizes of the model
+that are not those of the weights. A manifest that contradicts itself is refused first.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gpt_onnx.bundle._consistency import check_consistency
 from gpt_onnx.bundle._external import Region, check_coverage, regions_of
 from gpt_onnx.bundle._graph import read_graph
 from gpt_onnx.bundle._integer_weights import check_integer_weights
 from gpt_onnx.bundle._manifest import Manifest
-from gpt_onnx.bundle._names import shorten
+from gpt_onnx.bundle._names import MANIFEST, shorten
 from gpt_onnx.bundle._open import Bundle
 from gpt_onnx.bundle._ops import check_operators, check_versions
 from gpt_onnx.bundle._signature import check_signature
+from gpt_onnx.bundle._sizes import check_sizes
 from gpt_onnx.bundle._summary import GraphSummary
 from gpt_onnx.errors import BundleError
 
@@ -58,6 +61,13 @@ def _check_order(summary: GraphSummary) -> None:
         raise BundleError(f"nothing makes the output {shorten(unmade[0])}.")
 
 
+def _check_manifest(bundle: Bundle) -> None:
+    try:
+        check_consistency(bundle.manifest)
+    except BundleError as exc:
+        raise BundleError(f"{bundle.file(MANIFEST)} contradicts itself: {exc}") from exc
+
+
 def check_summaries(bundle: Bundle, summaries: Mapping[str, GraphSummary]) -> None:
     """Check graphs that were read already: role to summary; see ``check_graph``.
 
@@ -65,6 +75,7 @@ def check_summaries(bundle: Bundle, summaries: Mapping[str, GraphSummary]) -> No
         BundleError: for the first fault; the message names the file.
     """
     manifest = bundle.manifest
+    _check_manifest(bundle)
     regions: dict[str, set[Region]] = {path: set() for path in manifest.graph.data_files}
     for role, summary in summaries.items():
         try:
@@ -74,6 +85,7 @@ def check_summaries(bundle: Bundle, summaries: Mapping[str, GraphSummary]) -> No
             _check_order(summary)
             check_signature(summary, manifest, role)
             check_integer_weights(summary, manifest)
+            check_sizes(summary, manifest)
             for path, taken in regions_of(summary, manifest, manifest.graph.graphs[role]).items():
                 regions[path] |= taken
         except BundleError as exc:

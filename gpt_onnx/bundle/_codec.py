@@ -23,15 +23,30 @@ from gpt_onnx.errors import BundleError
 MAX_MANIFEST_BYTES = 1 << 20
 
 
-def _with_shards(graph: object) -> object:
-    """Return a graph of version 2 with no further files of weights; what is no object stays what it is."""
-    return {**graph, "shards": []} if isinstance(graph, dict) and "shards" not in graph else graph
+def _with_key(values: Any, name: str, value: object, version: int) -> Any:
+    """Return an object of an older version with a key that a version brought; what is none stays what it is.
+
+    Raises:
+        BundleError: if it has the key, which its version cannot have.
+    """
+    if not isinstance(values, dict):
+        return values
+    if name in values:
+        raise BundleError(
+            f"it has the key {name!r}, which came with format_version {version}, and says an older one."
+        )
+    return {**values, name: value}
 
 
-UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {
-    1: lambda values: {**values, "format_version": 2, "quantization": None},
-    2: lambda values: {**values, "format_version": 3, "graph": _with_shards(values.get("graph"))},
-}
+def _to_2(values: dict[str, Any]) -> dict[str, Any]:
+    return {**_with_key(values, "quantization", None, 2), "format_version": 2}
+
+
+def _to_3(values: dict[str, Any]) -> dict[str, Any]:
+    return {**values, "format_version": 3, "graph": _with_key(values.get("graph"), "shards", [], 3)}
+
+
+UPGRADES: Mapping[int, Callable[[dict[str, Any]], dict[str, Any]]] = {1: _to_2, 2: _to_3}
 """Version to the function that turns an object of that version into one of the next."""
 RECORDS: Mapping[str, Any] = {"graph": GraphInfo, "model": ModelInfo, "quantization": QuantizationInfo}
 """Key to the kind of object that it holds."""

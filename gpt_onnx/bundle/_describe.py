@@ -12,10 +12,11 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 from gpt_onnx.bundle._check import check_summaries
-from gpt_onnx.bundle._evidence import PARITY, QUALITY, read_parity, read_quality
+from gpt_onnx.bundle._evidence import check_evidence
+from gpt_onnx.bundle._file_sizes import file_sizes
 from gpt_onnx.bundle._graph import read_graph
 from gpt_onnx.bundle._graph_info import LAYOUTS
-from gpt_onnx.bundle._names import MANIFEST
+from gpt_onnx.bundle._names import PARITY, QUALITY, REFERENCE
 from gpt_onnx.bundle._open import Bundle
 from gpt_onnx.bundle._summary import DTYPES, GraphSummary, Value
 
@@ -23,7 +24,7 @@ KINDS: Mapping[str, tuple[str, ...]] = {
     "weights": ("onnx/*.onnx_data", "onnx/*.onnx_data_*"),
     "graph": ("onnx/*.onnx",),
     "tokenizer": ("tokenizer*", "vocab.json", "merges.txt"),
-    "evidence": (PARITY, QUALITY, "reference.safetensors"),
+    "evidence": (PARITY, QUALITY, REFERENCE),
     "documentation": ("*.md",),
     "configuration": ("*.json", "*.config"),
 }
@@ -39,9 +40,8 @@ def kind_of(name: str) -> str:
 def _bytes_by_kind(bundle: Bundle) -> dict[str, int]:
     """Return bytes by kind, the largest first, then "total"; the manifest counts as configuration."""
     sizes: Counter[str] = Counter()
-    for name, entry in bundle.manifest.files.items():
-        sizes[kind_of(name)] += entry.size
-    sizes["configuration"] += bundle.file(MANIFEST).stat().st_size
+    for name, size in file_sizes(bundle.path).items():
+        sizes[kind_of(name)] += size
     return dict(sizes.most_common()) | {"total": sizes.total()}
 
 
@@ -87,6 +87,7 @@ def describe_bundle(bundle: Bundle) -> dict[str, Any]:
     manifest = bundle.manifest
     summaries = {role: read_graph(bundle.graph_path(role)) for role in LAYOUTS[manifest.graph.layout]}
     check_summaries(bundle, summaries)
+    parity, quality = check_evidence(bundle)
     info = dataclasses.asdict(manifest.graph)
     paths = info.pop("graphs")
     return {
@@ -102,8 +103,8 @@ def describe_bundle(bundle: Bundle) -> dict[str, Any]:
         "bytes": _bytes_by_kind(bundle),
         "checked": manifest.checked,
         "compared_with_original": manifest.compared_with_original,
-        "parity": _told(read_parity(bundle)),
-        "quality": _told(read_quality(bundle)),
+        "parity": _told(parity),
+        "quality": _told(quality),
         "options": manifest.options,
         "versions": manifest.versions,
         "source_sha256": manifest.source_sha256,

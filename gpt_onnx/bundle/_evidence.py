@@ -2,39 +2,46 @@
 
     read_quality(bundle).kl_mean         # None where the bundle has no such file
     read_parity(bundle).worst_ratio
+    check_evidence(bundle)               # what is to be there is there, and nothing else
 
 What reads them are ``inspect``, ``verify`` and ``bench``. A file that lacks a figure, or has one of the wrong
-kind, is a BundleError that names file and figure.
+kind, is a BundleError that names file and figure; so is one that was written of other graphs or weights
+(which it names by their hashes), or that contradicts the manifest or itself.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from gpt_onnx.bundle._codec import parse_object
+from gpt_onnx.bundle._evidence_claims import check_claims, parity_claims, quality_claims
 from gpt_onnx.bundle._hashing import read_bounded
-from gpt_onnx.bundle._names import shorten
+from gpt_onnx.bundle._manifest import Manifest
+from gpt_onnx.bundle._names import MANIFEST, PARITY, QUALITY, REFERENCE, shorten
 from gpt_onnx.bundle._open import Bundle
-from gpt_onnx.bundle._rules import COUNT, NAME, POSITIVE, Rule, optional
+from gpt_onnx.bundle._rules import (
+    COUNT,
+    NAME,
+    NUMBER,
+    POSITIVE,
+    SIZE,
+    TEXT,
+    Rule,
+    choice,
+    is_number,
+    optional,
+)
+from gpt_onnx.bundle._targets import SINGLE, UNCHECKED
 from gpt_onnx.errors import BundleError
 
-PARITY = "parity.json"
-QUALITY = "quality.json"
 MAX_BYTES = 1 << 24
 
 Place = tuple[str, ...]
 
 
-def _is_number(value: object) -> bool:
-    return type(value) in (int, float) and math.isfinite(value)  # type: ignore[arg-type]  # a number by now
-
-
-_NUMBER: Rule = ("a finite number", _is_number)
-_SIZE: Rule = ("a number of at least 0", lambda value: _is_number(value) and value >= 0)
-_SHARE: Rule = ("a number from 0 to 1", lambda value: _is_number(value) and 0 <= value <= 1)
+_SHARE: Rule = ("a number from 0 to 1", lambda value: is_number(value) and 0 <= value <= 1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,6 +62,7 @@ class QualityFigures:
     """How far the bundle is from the float32 model, in short."""
 
     kl_mean: float
+    ln_perplexity_ratio: float
     perplexity_ratio: float | None
     """None where it is beyond float64."""
     same_top: float
@@ -66,17 +74,29 @@ _PARITY: Mapping[str, tuple[Place, Rule]] = {
     "level": (("level",), NAME),
     "cases": (("summary", "cases"), COUNT),
     "skipped": (("summary", "skipped"), COUNT),
-    "median_ratio": (("summary", "median_ratio"), optional(_SIZE)),
-    "worst_ratio": (("summary", "worst_ratio"), optional(_SIZE)),
-    "worst_rms_ratio": (("summary", "worst_rms_ratio"), optional(_SIZE)),
+    "median_ratio": (("summary", "median_ratio"), optional(SIZE)),
+    "worst_ratio": (("summary", "worst_ratio"), optional(SIZE)),
+    "worst_rms_ratio": (("summary", "worst_rms_ratio"), optional(SIZE)),
 }
 _QUALITY: Mapping[str, tuple[Place, Rule]] = {
-    "kl_mean": (("kl", "mean", "value"), _NUMBER),
-    "perplexity_ratio": (("ratio", "value"), optional(_SIZE)),
+    "kl_mean": (("kl", "mean", "value"), NUMBER),
+    "ln_perplexity_ratio": (("ln_ratio", "value"), NUMBER),
+    "perplexity_ratio": (("ratio", "value"), optional(SIZE)),
     "same_top": (("same_top", "value"), _SHARE),
     "tokens": (("tokens",), POSITIVE),
 }
 """What is told of a file, where it stands, and what it must be."""
+_BESIDES: Mapping[str, tuple[tuple[Place, Rule], ...]] = {
+    PARITY: (
+        (("provider",), TEXT),
+        (("reference", "name"), TEXT),
+        (("reference", "dtype"), choice(("float64", "float32"))),
+        (("seed",), COUNT),
+        (("tolerance", "unit"), TEXT),
+    ),
+    QUALITY: (),
+}
+"""What else must be in a file, though nobody is told."""
 
 
 def _at(values: Any, path: Place, rule: Rule) -> Any:
@@ -91,25 +111,34 @@ def _at(values: Any, path: Place, rule: Rule) -> Any:
     return values
 
 
-def _read(bundle: Bundle, name: str, figures: Mapping[str, tuple[Place, Rule]]) -> dict[str, Any] | None:
+_FILES = {PARITY: (_PARITY, parity_claims), QUALITY: (_QUALITY, quality_claims)}
+"""File to its figures, and to what it says of the bundle and of itself."""
+
+
+def _read(bundle: Bundle, name: str) -> dict[str, Any] | None:
     """Return the figures of a file, None where the bundle has no such file."""
     if name not in bundle.manifest.files:
         return None
     path = bundle.file(name)
     try:
         values = parse_object(read_bounded(path, MAX_BYTES))
-        return {field: _at(values, *where) for field, where in figures.items()}
+        places, claims = _FILES[name]
+        figures = {field: _at(values, *where) for field, where in places.items()}
+        for where in _BESIDES[name]:
+            _at(values, *where)
+        check_claims(claims(values, bundle.manifest))
     except BundleError as exc:
         raise BundleError(f"{path} cannot be understood: {exc}") from exc
+    return figures
 
 
 def read_parity(bundle: Bundle) -> Parity | None:
     """Return what the gate found, None where it did not run.
 
     Raises:
-        BundleError: if the file is not what the gate writes.
+        BundleError: if the file is not what the gate writes of this bundle.
     """
-    values = _read(bundle, PARITY, _PARITY)
+    values = _read(bundle, PARITY)
     return None if values is None else Parity(**values)
 
 
@@ -117,7 +146,41 @@ def read_quality(bundle: Bundle) -> QualityFigures | None:
     """Return how far the bundle is from the float32 model, None where that was not measured.
 
     Raises:
-        BundleError: if the file is not what an export writes.
+        BundleError: if the file is not what an export writes of this bundle.
     """
-    values = _read(bundle, QUALITY, _QUALITY)
+    values = _read(bundle, QUALITY)
     return None if values is None else QualityFigures(**values)
+
+
+def _json(flag: bool) -> str:
+    return str(flag).lower()
+
+
+def _wanted(manifest: Manifest) -> dict[str, tuple[str, bool]]:
+    """Return for each file of evidence what decides whether it must be there, and whether it must."""
+    checked = f"checked = {_json(manifest.checked)}", manifest.checked
+    changed = f"precision = {manifest.precision}", manifest.precision != SINGLE
+    return {PARITY: checked, REFERENCE: checked, QUALITY: changed}
+
+
+def check_evidence(bundle: Bundle) -> tuple[Parity | None, QualityFigures | None]:
+    """Return what ``read_parity`` and ``read_quality`` do, and see that there is as much as there must be.
+
+    Raises:
+        BundleError: if evidence is missing or is that of another bundle, or if there is some of what the
+            manifest says was not done.
+    """
+    manifest = bundle.manifest
+    asked = manifest.options.get("check") != UNCHECKED
+    if asked is not manifest.checked:
+        raise BundleError(
+            f"{bundle.file(MANIFEST)} says checked = {_json(manifest.checked)} and options.check = "
+            f"{shorten(manifest.options.get('check'))}; export the bundle again."
+        )
+    for name, (said, wanted) in _wanted(manifest).items():
+        if (name in manifest.files) is not wanted:
+            found = "has no" if wanted else "has a"
+            raise BundleError(
+                f"{bundle.path} {found} {name} and its manifest says {said}; export the bundle again."
+            )
+    return read_parity(bundle), read_quality(bundle)

@@ -18,20 +18,18 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from gpt_onnx.bundle._manifest import Manifest
-from gpt_onnx.bundle._names import shorten
+from gpt_onnx.bundle._names import AGAIN, shorten
 from gpt_onnx.bundle._ops import MICROSOFT_DOMAIN
+from gpt_onnx.bundle._parameters import ENDS
 from gpt_onnx.bundle._quantization_info import FLOAT_BITS, QuantizationInfo
 from gpt_onnx.bundle._summary import STANDARD_DOMAIN, GraphSummary, Initializer, Node
 from gpt_onnx.errors import BundleError
 
-_PARAMETERS = (".weight", ".bias")
-"""Ends of the names of weights of our GPT; those of constants and of parts of integer weights have others."""
 _PRODUCTS = ("MatMul", "Gemm", "MatMulNBits")
 _INTEGERS: Mapping[str, int] = {"uint4": 4, "int4": 4, "uint8": 8, "int8": 8}
 _PACKED = ".packed"
 _ROWS = (".integers", _PACKED)
 """How tables that lookups in standard operators read are called."""
-_REMEDY = "export the bundle again"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +164,7 @@ def _head_weight(graph: _Graph) -> str | None:
 
 def _differs(name: str, told: object, node: str, found: object) -> BundleError:
     return BundleError(
-        f"the manifest's quantization.{name} is {told} and node {shorten(node)} says {found}; {_REMEDY}."
+        f"the manifest's quantization.{name} is {told} and node {shorten(node)} says {found}; {AGAIN}."
     )
 
 
@@ -197,14 +195,14 @@ def _check_floats(graph: _Graph, info: QuantizationInfo, *, is_ours: bool) -> No
         if not any(pattern.fullmatch(name) for name in names):
             raise BundleError(
                 f"the manifest's quantization.float_weights has {shorten(told)}, which the graph does not; "
-                f"{_REMEDY}."
+                f"{AGAIN}."
             )
     for weight in graph.weights.values() if is_ours else ():
-        is_float = weight.dtype.startswith("float") and weight.name.endswith(_PARAMETERS)
+        is_float = weight.dtype.startswith("float") and weight.name.endswith(ENDS)
         if is_float and not any(pattern.fullmatch(weight.name) for pattern in patterns.values()):
             raise BundleError(
                 f"{shorten(weight.name)} is {weight.dtype}, and the manifest's quantization.float_weights "
-                f"does not have it; {_REMEDY}."
+                f"does not have it; {AGAIN}."
             )
 
 
@@ -220,12 +218,12 @@ def check_integer_weights(summary: GraphSummary, manifest: Manifest) -> None:
         if uses and is_ours:
             raise BundleError(
                 f"node {shorten(uses[0].node)} reads integers and the manifest's precision is "
-                f"{manifest.precision}; {_REMEDY}."
+                f"{manifest.precision}; {AGAIN}."
             )
         return
     if not uses:
         raise BundleError(
-            f"the manifest's quantization.bits is {info.bits} and no node reads integers; {_REMEDY}."
+            f"the manifest's quantization.bits is {info.bits} and no node reads integers; {AGAIN}."
         )
     head = _head_weight(graph)
     tables = {use.weight for use in uses if use.is_lookup} | ({head} if is_ours else set())
@@ -236,6 +234,6 @@ def check_integer_weights(summary: GraphSummary, manifest: Manifest) -> None:
     if is_ours and info.head_bits != FLOAT_BITS and not any(use.weight in tables for use in uses):
         raise BundleError(
             f"the manifest's quantization.head_bits is {info.head_bits} and the head is read as floats; "
-            f"{_REMEDY}."
+            f"{AGAIN}."
         )
     _check_floats(graph, info, is_ours=is_ours)

@@ -14,6 +14,10 @@ from collections.abc import Iterable
 
 MANIFEST = "manifest.json"
 GRAPH_FOLDER = "onnx"
+PARITY, QUALITY, REFERENCE = "parity.json", "quality.json", "reference.safetensors"
+"""The evidence: what the gate found, how far from float32 it is, and the numbers to check it again."""
+AGAIN = "export the bundle again"
+"""The remedy for what an export would have written otherwise."""
 _PLAIN = re.compile(r"(?:onnx/)?[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}(?<!\.)", re.ASCII)
 _RULE = 'it must be plain letters, digits, ".", "_" or "-", alone or in the folder "onnx"'
 

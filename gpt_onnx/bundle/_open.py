@@ -133,6 +133,12 @@ def _verify_hashes(folder: Path, manifest: Manifest, progress: Progress | None, 
             check_entry(folder / name, hash_file(folder / name, progress), entry)
 
 
+def _no_bundle(folder: Path) -> BundleError:
+    from gpt_onnx.bundle._mistaken import no_bundle  # here, as it is seldom needed
+
+    return BundleError(no_bundle(folder))
+
+
 def read_manifest(folder: Path) -> Manifest:
     """Read the manifest of a folder, and nothing else.
 
@@ -141,7 +147,7 @@ def read_manifest(folder: Path) -> Manifest:
     """
     path = folder / MANIFEST
     if not path.exists() and not path.is_symlink():
-        raise BundleError(f"{folder} is no bundle: it has no {MANIFEST}; make one with gpt-onnx export.")
+        raise _no_bundle(folder)
     content = read_bounded(path, MAX_MANIFEST_BYTES)
     try:
         return decode_manifest(content)
@@ -159,9 +165,7 @@ def _recover(folder: Path) -> None:
 
 def _verified(folder: Path, check_hashes: bool, progress: Progress | None, hash_data: bool) -> Manifest:
     if not folder.is_dir():
-        raise BundleError(
-            f"{folder} is {'not a folder' if folder.exists() else 'not there'}; a bundle is a folder."
-        )
+        raise _no_bundle(folder)
     manifest = read_manifest(folder)
     try:
         _verify_listing(folder, manifest)

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from gpt_onnx.bundle._manifest import Manifest
 from gpt_onnx.bundle._names import shorten
 from gpt_onnx.bundle._summary import STANDARD_DOMAIN, GraphSummary, Node
+from gpt_onnx.bundle._targets import TARGETS
 from gpt_onnx.errors import BundleError
 
 MICROSOFT_DOMAIN = "com.microsoft"
@@ -42,14 +43,13 @@ OPERATORS: Mapping[str, frozenset[str]] = {
     MICROSOFT_DOMAIN: frozenset(_MICROSOFT.split()),
 }
 """Domain to the operators that a graph of ours may use."""
-_STANDARD_ONLY_TARGETS = ("portable",)
 _DOMAIN_VERSIONS: Mapping[str, int] = {MICROSOFT_DOMAIN: 1}
 
 
 def allowed_domains(manifest: Manifest) -> tuple[str, ...]:
     """Return the domains whose operators the bundle's graphs may use."""
     is_traced = manifest.graph.attention == "traced" and manifest.quantization is None
-    is_standard = manifest.target in _STANDARD_ONLY_TARGETS or is_traced
+    is_standard = not TARGETS.get(manifest.target, True) or is_traced
     return (STANDARD_DOMAIN,) if is_standard else tuple(OPERATORS)
 
 

@@ -19,13 +19,16 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from gpt_onnx._interrupts import interrupts_held
+from gpt_onnx._paths import real_path
+from gpt_onnx._whole_files import flush_to_disk
 from gpt_onnx.bundle._codec import MAX_MANIFEST_BYTES, parse_object
 from gpt_onnx.bundle._exchange import exchange
 from gpt_onnx.bundle._hashing import read_bounded
 from gpt_onnx.bundle._manifest import FORMAT
 from gpt_onnx.bundle._names import GRAPH_FOLDER, MANIFEST, shorten
 from gpt_onnx.bundle._open import open_bundle
-from gpt_onnx.bundle._staging import OLD, Staging, hidden_name, make_staging, recover, sweep, unlock
+from gpt_onnx.bundle._staging import OLD, Staging, hidden_name, make_staging, recover, sweep
 from gpt_onnx.errors import BundleError
 
 _DISK_FAULTS = {
@@ -54,8 +57,12 @@ def _foreign_files(folder: Path) -> Iterator[str]:
             yield from (prefix + name for name in sorted(os.listdir(inside)) if prefix + name not in listed)
 
 
-def _refuse_inside_a_bundle(destination: Path) -> None:
-    """Refuse a destination within a bundle, which holds the files that it lists and no others."""
+def refuse_inside_a_bundle(destination: Path) -> None:
+    """Refuse a destination, its links followed, within a bundle, which holds what it lists and no other file.
+
+    Raises:
+        BundleError: if one of the folders above it is a bundle.
+    """
     for folder in destination.parents:
         if (folder / MANIFEST).is_file() and _manifest_values(folder):
             raise BundleError(
@@ -90,17 +97,6 @@ def check_destination(destination: Path, *, overwrite: bool) -> None:
         )
 
 
-def _flush(path: Path) -> None:
-    """Bring a file or a folder to the disk; Windows cannot do so with folders."""
-    if os.name == "nt" and path.is_dir():
-        return
-    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
-
-
 def _make_parents(folder: Path, made: list[Path]) -> None:
     """Make the missing folders above a destination; put them into ``made``, the deepest first."""
     missing: list[Path] = []
@@ -110,7 +106,7 @@ def _make_parents(folder: Path, made: list[Path]) -> None:
     for path in reversed(missing):
         path.mkdir(exist_ok=True)
         made.insert(0, path)
-        _flush(path.parent)
+        flush_to_disk(path.parent)
 
 
 def _settle(staging: Staging) -> None:
@@ -118,9 +114,9 @@ def _settle(staging: Staging) -> None:
     for folder, _, names in os.walk(staging.path, topdown=False):
         for path in sorted(Path(folder, name) for name in names):
             path.chmod(staging.mode & 0o666)
-            _flush(path)
+            flush_to_disk(path)
         Path(folder).chmod(staging.mode)
-        _flush(Path(folder))
+        flush_to_disk(Path(folder))
 
 
 def _swap_by_renames(staging: Staging, destination: Path) -> None:
@@ -133,7 +129,7 @@ def _swap_by_renames(staging: Staging, destination: Path) -> None:
         if not os.path.lexists(destination):
             old.rename(destination)
         raise
-    _flush(destination.parent)
+    flush_to_disk(destination.parent)
     shutil.rmtree(old, ignore_errors=True)
 
 
@@ -142,7 +138,7 @@ def _move_into_place(staging: Staging, destination: Path) -> None:
         staging.path.rename(destination)
     elif not exchange(staging.path, destination):
         _swap_by_renames(staging, destination)
-    _flush(destination.parent)
+    flush_to_disk(destination.parent)
 
 
 @contextlib.contextmanager
@@ -157,23 +153,28 @@ def _faults_told(destination: Path, *, only_of_disks: bool = False) -> Iterator[
         raise BundleError(f"{destination} cannot be written: {reason}.") from exc
 
 
+def _clear(staging: Staging | None, made: list[Path]) -> None:
+    """Delete a staging folder, and the folders above it that were made for it, the deepest first."""
+    if staging is not None:
+        staging.remove()
+    for folder in made:
+        with contextlib.suppress(OSError):  # not empty: something was published in it
+            folder.rmdir()
+
+
 @contextlib.contextmanager
 def _staged(destination: Path) -> Iterator[Staging]:
     """Give a staging folder, and leave nothing of it behind."""
     made: list[Path] = []
+    staging: Staging | None = None
     try:
-        with _faults_told(destination):
+        with _faults_told(destination), interrupts_held():
             _make_parents(destination.parent, made)
             staging = make_staging(destination)
-        try:
-            yield staging
-        finally:
-            shutil.rmtree(staging.path, ignore_errors=True)
-            unlock(staging.lock)
+        yield staging
     finally:
-        for folder in made:
-            with contextlib.suppress(OSError):  # not empty: something was published in it
-                folder.rmdir()
+        with interrupts_held():
+            _clear(staging, made)
 
 
 @contextlib.contextmanager
@@ -195,9 +196,9 @@ def replacing(
     """
     if not os.fspath(destination):
         raise BundleError("the destination is an empty name; name the folder to make.")
-    destination = Path(os.path.realpath(destination))  # the target of a link is replaced, not the link
+    destination = real_path(destination)  # the target of a link is replaced, not the link
     recover(destination)
-    _refuse_inside_a_bundle(destination)
+    refuse_inside_a_bundle(destination)
     check(destination)
     sweep(destination)
     with _staged(destination) as staging:
@@ -207,7 +208,8 @@ def replacing(
             finish(staging.path)
             _settle(staging)
             check(destination)
-            _move_into_place(staging, destination)
+            with interrupts_held():
+                _move_into_place(staging, destination)
 
 
 @contextlib.contextmanager

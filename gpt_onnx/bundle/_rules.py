@@ -25,6 +25,23 @@ def is_text(value: object) -> bool:
     return isinstance(value, str) and not any("\ud800" <= letter <= "\udfff" for letter in value)
 
 
+def is_number(value: object) -> bool:
+    """Whether ``value`` is a number that float64 can hold; true is none."""
+    if type(value) is int:
+        return abs(value) < 2**63
+    return type(value) is float and math.isfinite(value)
+
+
+def same(said: object, expected: object) -> bool:
+    """Whether two values of JSON are equal; true is not 1, and where an integer must be, 3.0 is not 3."""
+    if isinstance(said, dict) and isinstance(expected, dict):
+        return said.keys() == expected.keys() and all(same(said[key], expected[key]) for key in said)
+    if isinstance(said, list) and isinstance(expected, list):
+        return len(said) == len(expected) and all(map(same, said, expected))
+    kinds = (type(said), type(expected))
+    return said == expected and (bool in kinds) is (kinds == (bool, bool)) and kinds != (float, int)
+
+
 def is_plain_json(value: object, depth: int = 8) -> bool:
     """Whether JSON can hold ``value`` and give it back equal; at most ``depth`` levels deep."""
     if value is None or isinstance(value, bool) or is_text(value):
@@ -68,6 +85,9 @@ def texts_to(holds: Callable[[Any], bool]) -> Callable[[Any], bool]:
 
 COUNT: Rule = ("an integer of at least 0", is_count)
 POSITIVE: Rule = ("an integer of at least 1", lambda value: is_count(value) and value > 0)
+NUMBER: Rule = ("a finite number", is_number)
+SIZE: Rule = ("a number of at least 0", lambda value: is_number(value) and value >= 0)
+TEXT: Rule = ("a string", is_text)
 FLAG: Rule = ("true or false", lambda value: type(value) is bool)
 WORD = pattern(r"[a-z0-9][a-z0-9_.-]{0,63}", "a short word in lower case")
 SHA256 = pattern(r"[0-9a-f]{64}", "64 hexadecimal digits in lower case")

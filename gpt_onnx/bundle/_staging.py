@@ -3,11 +3,13 @@
     .NAME.<token>.partial    a bundle that is being written; after an exchange, the old one, to be deleted
     .NAME.<token>.old        the old bundle while a publication by two renames is under way
 
-A staging folder is locked (``flock``) for as long as its process lives. One that nobody locks is rubbish.
+A staging folder is locked (``flock``) for as long as its process lives, and goes with it however that ends.
+One that nobody locks was left by a process that had no time to end (SIGKILL), and is rubbish.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import re
@@ -15,10 +17,11 @@ import secrets
 import shutil
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpt_onnx._interrupts import interrupts_held
 from gpt_onnx.errors import BundleError
 
 PARTIAL = "partial"
@@ -71,8 +74,23 @@ class Staging:
     """Tells it from other stagings of the same destination."""
     mode: int
     """Permissions that the umask left to the folder when it was made."""
-    lock: int | None
-    """Descriptor of the lock; None where folders cannot be locked."""
+    remove: Callable[[], None]
+    """Deletes what is left of the folder and unlocks it; at the end of the process, at the latest."""
+
+
+def _removal(folder: Path, lock: int | None) -> Callable[[], None]:
+    """Return what deletes a folder, once and whole; a fork of this process does not."""
+    owner = os.getpid()
+
+    def remove() -> None:
+        with interrupts_held():
+            atexit.unregister(remove)
+            if os.getpid() == owner:
+                shutil.rmtree(folder, ignore_errors=True)
+                unlock(lock)
+
+    atexit.register(remove)
+    return remove
 
 
 def make_staging(destination: Path) -> Staging:
@@ -85,7 +103,8 @@ def make_staging(destination: Path) -> Staging:
         with contextlib.suppress(FileNotFoundError, BlockingIOError):
             lock = lock_folder(folder)
             if folder.exists():
-                return Staging(path=folder, token=token, mode=stat.S_IMODE(folder.stat().st_mode), lock=lock)
+                mode = stat.S_IMODE(folder.stat().st_mode)
+                return Staging(path=folder, token=token, mode=mode, remove=_removal(folder, lock))
             unlock(lock)
 
 

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gpt_onnx._paths import real_path
 from gpt_onnx.checkpoint.recipe import Recipe, make_weight
 from gpt_onnx.checkpoint.store import Store, Stored
 from gpt_onnx.checkpoint.tokenizer_files import TokenizerFiles
@@ -48,7 +49,7 @@ class Checkpoint:
     @property
     def name(self) -> str:
         """What to call the model: the folder's name, or the file's without its ending."""
-        path = self.path.resolve()
+        path = real_path(self.path)
         return path.name if path.is_dir() else path.stem
 
     @property

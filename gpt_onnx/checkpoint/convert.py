@@ -20,10 +20,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from gpt_onnx._paths import real_path
 from gpt_onnx.bundle import replacing
 from gpt_onnx.checkpoint.checkpoint import Checkpoint
 from gpt_onnx.checkpoint.generation import GENERATION_FILE
-from gpt_onnx.checkpoint.layout import CONFIG_FILE, CONVERTED_FROM, WEIGHTS_FILE, expected_shapes
+from gpt_onnx.checkpoint.layout import CONFIG_FILE, CONVERTED_FROM, WEIGHTS_FILE
 from gpt_onnx.checkpoint.reader import read_checkpoint
 from gpt_onnx.checkpoint.recipe import Floats
 from gpt_onnx.checkpoint.rounding import STORES, as_stored, check_store
@@ -34,6 +35,7 @@ from gpt_onnx.checkpoint.writers import Layout, choose_layout
 from gpt_onnx.checkpoint.writers._parts import Part, parts_of
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import BundleError, CheckpointError, InputError
+from gpt_onnx.parameter_shapes import parameter_shapes
 
 WRITTEN = (CONFIG_FILE, WEIGHTS_FILE, TOKENIZER_FILE, TOKENIZER_CONFIG_FILE, GENERATION_FILE)
 """Every file that a conversion may write; a folder with others in it is not replaced."""
@@ -129,6 +131,8 @@ def check_folder(folder: Path, overwrite: bool) -> None:
     """
     if not os.path.lexists(folder):
         return
+    if folder.is_symlink() and not folder.exists():
+        raise CheckpointError(f"{folder} is a link that leads to nothing, or to itself; choose another name.")
     if not folder.is_dir():
         raise CheckpointError(f"{folder} is a file; a checkpoint is a folder: choose another name.")
     if not overwrite:
@@ -140,8 +144,8 @@ def check_folder(folder: Path, overwrite: bool) -> None:
 
 
 def _refuse_itself(source: Path, destination: Path) -> None:
-    inside = source.resolve() if source.is_dir() else source.resolve().parent
-    if destination.resolve() == inside:
+    lies = real_path(source)
+    if real_path(destination) == (lies if lies.is_dir() else lies.parent):
         raise InputError(f"{destination} is where the source lies; name another folder.")
 
 
@@ -190,7 +194,7 @@ def convert_checkpoint(
     layout = choose_layout(checkpoint.config, to, str(source))
     _refuse_itself(checkpoint.path, Path(destination))
     written = layout.widened(checkpoint.config)
-    shapes = expected_shapes(written)
+    shapes = parameter_shapes(written)
     weights = _Weights(checkpoint, shapes)
     entries = {part.theirs: weights.entry(part, store) for part in parts_of(layout.naming, written)}
     texts = _texts(checkpoint, layout, written, store)

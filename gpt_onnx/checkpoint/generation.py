@@ -13,10 +13,9 @@ from typing import Any
 
 from gpt_onnx.config import read_json_object
 from gpt_onnx.errors import CheckpointError
+from gpt_onnx.hf_words import ROLES, SAMPLING_WORDS
 
 GENERATION_FILE = "generation_config.json"
-ROLES = ("bos_token_id", "eos_token_id", "pad_token_id")
-SAMPLING_WORDS = ("do_sample", "temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 MAX_ENDS = 1024
 
 

@@ -19,7 +19,9 @@ HEADER = """\
 # The names of {}: on the left stand yours, on the right ours. Put ours in for each "?", and
 # move a pattern that is no weight, such as a mask, into ignore. {{layer}} and {{head}} stand for numbers.
 # Where a matrix is stored as the transpose of ours, write
-# {{ to = "h.{{layer}}.mlp.c_fc.weight", transposed = true }}. Then give this file with --names.
+# {{ to = "h.{{layer}}.mlp.c_fc.weight", transposed = true }}. attn.c_attn is all queries, then all keys,
+# then all values, as most programs split it; attn.qkv_by_head is those of one head after another.
+# Then give this file with --names.
 """
 
 

@@ -21,13 +21,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpt_onnx.checkpoint.layout import expected_shapes
 from gpt_onnx.checkpoint.leftovers import Shapes, listed
 from gpt_onnx.checkpoint.names import Name, Naming, pattern
 from gpt_onnx.checkpoint.recipe import Floats, Piece, Recipe, alone, joined, transposed
 from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError
+from gpt_onnx.parameter_shapes import parameter_shapes
 
 __all__ = ["Match", "Name", "Naming", "check_naming", "matches_of", "recipes_of", "unnamed"]
 
@@ -128,7 +128,7 @@ def recipes_of(naming: Naming, store: Store, config: GPTConfig) -> dict[str, Rec
     """
     matches = matches_of(naming, store.tensors)
     recipes: dict[str, Recipe] = {}
-    for name, shape in expected_shapes(config).items():
+    for name, shape in parameter_shapes(config).items():
         parts = next((way for way in _ways(name, shape, config) if matches.keys() >= way.keys()), None)
         if parts is not None:
             recipes[name] = _recipe(parts, matches, config.n_head)
@@ -140,7 +140,7 @@ def _lacking(
 ) -> dict[str, tuple[int, ...]]:
     """Return our names that nothing is stored for: of a packed weight there in part, the other parts."""
     lacking: dict[str, tuple[int, ...]] = {}
-    for name, shape in expected_shapes(config).items():
+    for name, shape in parameter_shapes(config).items():
         if name not in recipes:
             way = max(_ways(name, shape, config), key=lambda way: len(way.keys() & matches.keys()) / len(way))
             lacking |= {part: size for part, size in way.items() if part not in matches}
@@ -151,7 +151,7 @@ def _spare(matches: Mapping[str, Match], config: GPTConfig, recipes: Mapping[str
     """Return stored names, with ours, that the table knows and no weight is, or can be, made of."""
     weights = {
         part: name
-        for name, shape in expected_shapes(config).items()
+        for name, shape in parameter_shapes(config).items()
         for way in _ways(name, shape, config)
         for part in way
     }

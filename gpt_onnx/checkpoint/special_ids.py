@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from typing import Any
 
 from gpt_onnx.checkpoint.tokenizer_files import TokenizerFiles
+from gpt_onnx.hf_words import ROLES
 
 
 def _vocabulary(definition: dict[str, Any]) -> dict[str, int]:
@@ -32,3 +34,8 @@ def special_ids(tokenizer: TokenizerFiles | None) -> dict[str, int]:
     }
     found = {role: ids.get(_text(tokenizer.config.get(f"{role}_token"))) for role in ("bos", "eos")}
     return {f"{role}_token_id": number for role, number in found.items() if number is not None}
+
+
+def special_of(tokenizer: TokenizerFiles | None, generation: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the ids of special tokens: as the checkpoint says, else as its tokenizer names them."""
+    return special_ids(tokenizer) | {role: generation[role] for role in ROLES if role in generation}

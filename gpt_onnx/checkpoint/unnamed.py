@@ -88,6 +88,8 @@ class Unnamed:
 class UnknownNamesError(InputError, CheckpointError):
     """Tensors whose names are not known: the user's table is missing, or the table lacks them."""
 
+    has_lists = True
+
     def __init__(self, left: Unnamed, reason: str = "") -> None:
         said = "; ".join(filter(None, (reason, left.told())))
         end = ";\n" if "\n" in said else "; "

@@ -17,14 +17,15 @@ from typing import Any
 from numpy.typing import NDArray
 from torch import Tensor
 
-from gpt_onnx.checkpoint.files import flush_to_disk, replace_file
+from gpt_onnx._whole_files import flush_to_disk, replace_file
 from gpt_onnx.checkpoint.generation import GENERATION_FILE
-from gpt_onnx.checkpoint.layout import CONFIG_FILE, WEIGHTS_FILE, expected_shapes
+from gpt_onnx.checkpoint.layout import CONFIG_FILE, WEIGHTS_FILE
 from gpt_onnx.checkpoint.rounding import STORES, as_stored, check_store
 from gpt_onnx.checkpoint.safetensors import write_file
 from gpt_onnx.checkpoint.tokenizer_files import TOKENIZER_CONFIG_FILE, TOKENIZER_FILE, TokenizerFiles
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError
+from gpt_onnx.parameter_shapes import parameter_shapes
 
 
 def write_checkpoint(
@@ -76,7 +77,7 @@ def _stored(
 ) -> dict[str, tuple[str, NDArray[Any]]]:
     """Check names, shapes and values, and round every weight to its stored form."""
     check_store(store)
-    expected = expected_shapes(config)
+    expected = parameter_shapes(config)
     if expected != (given := {name: tuple(tensor.shape) for name, tensor in tensors.items()}):
         wrong = next(name for name in {**expected, **given} if expected.get(name) != given.get(name))
         raise CheckpointError(

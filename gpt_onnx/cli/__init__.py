@@ -1,14 +1,17 @@
 """The command ``gpt-onnx``: commands are imported when they are used, heavy packages when they run.
 
-Exit codes: 0 done, 1 a clear error, 2 usage, 3 the numbers differ, 130 interrupted.
+Exit codes: 0 done, 1 a clear error, 2 usage, 3 the numbers differ; ended by a signal, 128 and its number: 130
+after ctrl-C, 143 after SIGTERM.
 
-Nothing is imported here but what Python has loaded anyway, so that ctrl-C is understood from the start.
+Nothing is imported here but what Python has loaded anyway, so that signals are understood from the start.
 """
 
 from __future__ import annotations
 
 import signal
 import sys
+
+from gpt_onnx._signals import ENDING
 
 TYPE_CHECKING = False  # a type checker takes it for true; typing itself takes milliseconds
 if TYPE_CHECKING:
@@ -17,38 +20,60 @@ if TYPE_CHECKING:
 
 __all__ = ["main"]
 
-INTERRUPTED = 130  # as a shell reports it
+SIGNALLED = 128
+"""What a shell adds to the number of the signal that ended a program."""
+INTERRUPTED = SIGNALLED + signal.SIGINT
+"""The exit code after ctrl-C; ``main`` puts another signal in its place."""
 
 
-class CtrlC:
-    """Raises KeyboardInterrupt at ctrl-C, and remembers it.
+class Interrupts:
+    """Raises KeyboardInterrupt at a signal that ends the program, and remembers it.
 
     An extension module that is interrupted while it is imported raises an ImportError in its place, which
-    says nothing of ctrl-C.
+    says nothing of the signal.
     """
 
     def __init__(self) -> None:
-        self.came = False
+        self.number = 0
 
     def __call__(self, number: int, frame: FrameType | None) -> None:
         """Handle the signal."""
-        self.came = True
+        self.number = number
         raise KeyboardInterrupt
 
+    @property
+    def came(self) -> bool:
+        """Whether there was one."""
+        return self.number != 0
 
-def _run(args: list[str] | None, ctrl_c: CtrlC, extra: dict[str, Any]) -> int:
-    """Return the exit code; whatever is raised after ctrl-C is its doing."""
+    def code(self, code: int) -> int:
+        """Return the exit code of the program, whose commands know ctrl-C alone."""
+        return SIGNALLED + self.number if self.came and code == INTERRUPTED else code
+
+    def install(self) -> dict[int, Any]:
+        """Handle every signal that would end the program, and return what handled it before.
+
+        One that is ignored, as under nohup, or is somebody else's, is left alone.
+        """
+        usual = (signal.SIG_DFL, signal.default_int_handler)
+        previous = {number: signal.getsignal(number) for number in ENDING}
+        return {number: signal.signal(number, self) for number in ENDING if previous[number] in usual}
+
+
+def _run(args: list[str] | None, interrupts: Interrupts, extra: dict[str, Any]) -> int:
+    """Return the exit code; whatever is raised after a signal is its doing."""
     try:
         from gpt_onnx.cli._group import run
 
-        return run(args, lambda: ctrl_c.came, **extra)
+        return run(args, lambda: interrupts.came, **extra)
     except KeyboardInterrupt:
         pass
     except Exception:
-        if not ctrl_c.came:
+        if not interrupts.came:
             raise
+    by = "" if interrupts.number in (0, signal.SIGINT) else f" by {signal.Signals(interrupts.number).name}"
     try:  # noqa: SIM105  # contextlib would have to be imported
-        print("Error: interrupted; nothing was left half-written.", file=sys.stderr, flush=True)
+        print(f"Error: interrupted{by}; nothing was left half-written.", file=sys.stderr, flush=True)
     except OSError:
         pass
     return INTERRUPTED
@@ -56,12 +81,11 @@ def _run(args: list[str] | None, ctrl_c: CtrlC, extra: dict[str, Any]) -> int:
 
 def main(args: list[str] | None = None, **extra: Any) -> NoReturn:
     """Run the command line and exit."""
-    ctrl_c, previous = CtrlC(), signal.getsignal(signal.SIGINT)
-    if previous is signal.default_int_handler:  # otherwise it is ignored, or somebody else's
-        signal.signal(signal.SIGINT, ctrl_c)
+    interrupts = Interrupts()
+    previous = interrupts.install()
     try:
-        code = _run(args, ctrl_c, extra)
+        code = interrupts.code(_run(args, interrupts, extra))
     finally:
-        if previous is signal.default_int_handler:
-            signal.signal(signal.SIGINT, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
     sys.exit(code)

@@ -7,13 +7,16 @@ where it ends, so that no legend has to be looked up. The same report gives the 
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpt_onnx.cli._result_file import Kind, check_result_file, write_result_file
 from gpt_onnx.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -21,7 +24,12 @@ if TYPE_CHECKING:
 
     from gpt_onnx.runtime.bench import BenchReport, ContenderReport, PromptReport
 
-SUFFIXES = (".svg", ".png", ".pdf")
+KINDS: Mapping[str, Kind] = {
+    ".svg": Kind(words="an SVG picture", start=re.compile(rb"(?s)(\xef\xbb\xbf)?(<\?xml.*?)?<svg\s")),
+    ".png": Kind(words="a PNG picture", start=re.compile(rb"\x89PNG\r\n\x1a\n")),
+    ".pdf": Kind(words="a PDF file", start=re.compile(rb"%PDF-")),
+}
+"""What is drawn, by the ending of a file's name."""
 OURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7")
 OTHERS = ("#000000", "#888888", "#56B4E9", "#E69F00")
 """Colours of bundles, and of what they are measured against; marks tell apart those that share one."""
@@ -57,11 +65,14 @@ def check_plot(path: Path) -> None:
     """Refuse a file that cannot be drawn.
 
     Raises:
-        click.BadParameter: if its name ends in none of SUFFIXES.
+        click.BadParameter: if its name ends in none of KINDS.
+        BundleError, InputError: if the file must not be written; see check_result_file.
         ProviderError: if matplotlib is not installed.
     """
-    if path.suffix.lower() not in SUFFIXES:
-        raise click.BadParameter(f"{path} is no picture; let it end in {', '.join(SUFFIXES)}.")
+    suffix = path.suffix.lower()
+    if suffix not in KINDS:
+        raise click.BadParameter(f"{path} is no picture; let it end in {', '.join(KINDS)}.")
+    check_result_file(path, KINDS[suffix])
     try:
         import matplotlib  # noqa: F401
     except ImportError as exc:
@@ -268,7 +279,11 @@ def _caption(report: BenchReport) -> str:
 
 
 def draw(report: BenchReport, path: Path) -> None:
-    """Draw a report into a file, of the kind that its name ends in; ``check_plot`` has seen the name."""
+    """Draw a report into a file, of the kind that its name ends in; ``check_plot`` has seen the name.
+
+    Raises:
+        BundleError, InputError: if the file must not or cannot be written; see write_result_file.
+    """
     import matplotlib
     from matplotlib.figure import Figure
 
@@ -285,4 +300,6 @@ def draw(report: BenchReport, path: Path) -> None:
             left = (index * column + LEFT) / width
             panel(figure.add_axes((left, BELOW / height, WIDTH / width, HEIGHT / height)), report)
         figure.text(LEFT / 2 / width, 0.12 / height, _caption(report), fontsize=7.5, color=PALE)
-        figure.savefig(path, metadata=dict(METADATA[path.suffix.lower()]))
+        suffix = path.suffix.lower()
+        save = partial(figure.savefig, format=suffix[1:], metadata=dict(METADATA[suffix]))
+        write_result_file(path, KINDS[suffix], save)

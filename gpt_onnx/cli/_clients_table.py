@@ -30,6 +30,9 @@ def client_facts(bundle: Bundle) -> list[dict[str, Any]]:
     """Return for each client, as plain JSON, whether it can run a bundle, which versions, and why not.
 
     Raises:
-        BundleError: if config.json or tokenizer.json is not JSON.
+        BundleError: if a file that they read is not JSON, or says something else than manifest and graphs.
     """
+    from gpt_onnx.runtime._client_files import check_client_files
+
+    check_client_files(bundle)
     return [_as_json(verdict) for verdict in verdicts(facts_of(bundle))]

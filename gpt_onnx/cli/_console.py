@@ -1,11 +1,11 @@
-"""What commands that answer on a terminal share: safe output, plain warnings, and ctrl-C as a request."""
+"""What commands that answer on a terminal share: safe output, plain warnings, and signals as requests."""
 
 from __future__ import annotations
 
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import FrameType
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, NoReturn, TextIO
 
 import click
 
+from gpt_onnx._interrupts import handlers_in_force
+from gpt_onnx._signals import ENDING
 from gpt_onnx.cli import INTERRUPTED as INTERRUPTED
 from gpt_onnx.cli._streams import CONTROLS, drop, say
 
@@ -63,26 +65,37 @@ def note(message: str) -> None:
         say(message)
 
 
-def table_console() -> Console:
+def table_console(width: int | None = None) -> Console:
     """Return a console on stdout for tables, wide enough that none loses a number on a narrow terminal.
 
     Brackets in the name of a folder are no markup, and colons no emoji.
     """
     from rich.console import Console
 
-    plain = partial(Console, markup=False, emoji=False)
-    console = plain()
+    plain = partial(Console, markup=False, emoji=False, highlight=False)
+    console = plain(width=width)
     return console if console.width >= MIN_WIDTH else plain(width=MIN_WIDTH)
 
 
-def print_tables(*tables: Table) -> None:
-    """Print tables on stdout, an empty line between them and no blanks at the ends of lines."""
-    console = table_console()
+@contextmanager
+def printing(width: int | None = None) -> Iterator[Console]:
+    """Give a console, and print what was printed to it on stdout, without blanks at the ends of lines.
+
+    Args:
+        width: Columns; None: the terminal's.
+    """
+    console = table_console(width)
     with console.capture() as capture:
+        yield console
+    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+
+
+def print_tables(*tables: Table, width: int | None = None) -> None:
+    """Print tables on stdout, an empty line between them; see ``printing``."""
+    with printing(width) as console:
         for index, table in enumerate(tables):
             console.print("\n" * (index > 0), end="")
-            console.print(table, highlight=False)
-    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
+            console.print(table)
 
 
 @contextmanager
@@ -105,16 +118,25 @@ def plain_warnings() -> Iterator[None]:
         yield
 
 
+Deliver = Callable[[], object]
+"""Gives a signal to the handler that was there before."""
+
+
 @contextmanager
-def _on_ctrl_c(handle: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Have ctrl-C call ``handle``, unless it is to be ignored, as under nohup."""
-    previous = signal.getsignal(signal.SIGINT)
-    if previous is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, handle)
+def _handling(signals: Collection[int], handle: Callable[[Deliver], None]) -> Iterator[None]:
+    """Have signals call ``handle``, but those that are to be ignored, as under nohup."""
+    previous = {number: old for number, old in handlers_in_force().items() if number in signals}
+
+    def handler(number: int, frame: FrameType | None) -> None:
+        handle(partial(previous[number], number, frame))
+
+    for number in previous:
+        signal.signal(number, handler)
     try:
         yield
     finally:
-        signal.signal(signal.SIGINT, previous)
+        for number, old in previous.items():
+            signal.signal(number, old)
 
 
 @contextmanager
@@ -122,30 +144,31 @@ def cancel_request() -> Iterator[Callable[[], bool]]:
     """Turn the first ctrl-C into a request that the work asks for; the second interrupts."""
     requested = False
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(deliver: Deliver) -> None:
         nonlocal requested
         if requested:
-            raise KeyboardInterrupt
+            deliver()
         requested = True
 
-    with _on_ctrl_c(handle):
+    with _handling((signal.SIGINT,), handle):
         yield lambda: requested
 
 
 @contextmanager
 def whole_writes() -> Iterator[Callable[[Callable[[], None]], None]]:
-    """Give a function that calls another one to its end before a ctrl-C interrupts.
+    """Give a function that calls another one to its end before a signal interrupts.
 
-    Otherwise a piece may be written and not counted, or counted and not written. A second ctrl-C interrupts
+    Otherwise a piece may be written and not counted, or counted and not written. A second signal interrupts
     all the same: the reader of a pipe may hang.
     """
-    writing = pending = False
+    writing = False
+    pending: Deliver | None = None
 
-    def handle(number: int, frame: FrameType | None) -> None:
+    def handle(deliver: Deliver) -> None:
         nonlocal pending
         if pending or not writing:
-            raise KeyboardInterrupt
-        pending = True
+            deliver()
+        pending = deliver
 
     def whole(write: Callable[[], None]) -> None:
         nonlocal writing
@@ -153,9 +176,9 @@ def whole_writes() -> Iterator[Callable[[Callable[[], None]], None]]:
         write()
         writing = False
         if pending:
-            raise KeyboardInterrupt
+            pending()
 
-    with _on_ctrl_c(handle):
+    with _handling(ENDING, handle):
         yield whole
 
 

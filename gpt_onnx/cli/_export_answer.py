@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpt_onnx.cli._console import table_console
+from gpt_onnx.cli._console import print_tables, table_console
 from gpt_onnx.cli._streams import clean
 from gpt_onnx.original import original_words
 
@@ -47,7 +47,7 @@ def print_report(report: BundleReport) -> None:
 
     manifest = report.manifest
     if report.gate is not None:
-        table_console().print(parity_table(report.gate.rows))
+        print_tables(parity_table(report.gate.rows))
     if report.quality is not None:
         _print_quality(report)
     for line in report.notes:
@@ -80,7 +80,7 @@ def _print_quality(report: BundleReport) -> None:
     from gpt_onnx.cli._quality_table import comparison_table
 
     assert report.quality is not None
-    table_console().print(comparison_table(report.quality.comparison, "fp32"))
+    print_tables(comparison_table(report.quality.comparison, "fp32"))
     click.echo(f"Measured on {report.quality.comparison.tokens:,} tokens: {report.quality.text}.")
     if (info := report.manifest.quantization) is not None:
         names = ", ".join(clean(name) for name in folded(info.float_weights))

@@ -12,15 +12,19 @@ import click
 
 from gpt_onnx import __version__
 from gpt_onnx.cli._console import leave_pipe
-from gpt_onnx.cli._streams import drop, is_broken, open_closed, say, take_every_name
+from gpt_onnx.cli._streams import drop, is_broken, one_line, open_closed, say, take_every_name
 from gpt_onnx.errors import GptOnnxError
 from gpt_onnx.extras import missing_extra
 
 SECTIONS: Mapping[str, tuple[str, ...]] = {
     "Make a bundle": ("export", "verify", "inspect"),
     "Run it": ("generate", "eval", "bench", "web"),
-    "Help": ("train", "convert"),
+    "Train": ("train", "convert"),
 }
+
+
+HELP = "NoArgsIsHelpError"
+"""What click 8.2 and later raise to print a help text."""
 
 
 class LazyGroup(click.Group):
@@ -82,9 +86,9 @@ def _sentence(exc: Exception) -> str:
         Exception: ``exc`` itself, if it is a fault of this program.
     """
     if isinstance(exc, GptOnnxError):
-        return str(exc)
+        return str(exc) if exc.has_lists else one_line(str(exc))
     if isinstance(exc, OSError):
-        return _system_error(exc)
+        return one_line(_system_error(exc))
     if isinstance(exc, MemoryError):
         return "the memory does not suffice for this; give it less, or run it on a larger machine."
     message = missing_extra(exc) if isinstance(exc, ImportError) else None
@@ -96,6 +100,8 @@ def _sentence(exc: Exception) -> str:
 def _told(exc: Exception) -> int:
     """Say what went wrong on stderr and return the exit code."""
     if isinstance(exc, click.ClickException):
+        if type(exc).__name__ != HELP:
+            vars(exc).update(message=one_line(exc.message))
         with contextlib.suppress(OSError):
             exc.show()
         return exc.exit_code
@@ -108,11 +114,11 @@ def run(args: list[str] | None, interrupted: Callable[[], bool], **extra: Any) -
 
     Args:
         args: the arguments; None: those of the process.
-        interrupted: whether there was a ctrl-C, whatever became of its KeyboardInterrupt.
+        interrupted: whether a signal came to end it, whatever became of its KeyboardInterrupt.
         **extra: for click.
 
     Raises:
-        KeyboardInterrupt: after ctrl-C.
+        KeyboardInterrupt: after such a signal.
     """
     open_closed()
     take_every_name()

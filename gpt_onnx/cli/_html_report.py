@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from gpt_onnx.cli._result_file import Kind
+
 if TYPE_CHECKING:
     from gpt_onnx.bundle import Manifest
 
-PAGE = """\
+START = """\
 <!doctype html>
 <html lang="en">
 <meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="generator" content="gpt-onnx verify">
+"""
+REPORT = Kind(words="a report of gpt-onnx verify", start=re.compile(re.escape(START.encode())))
+PAGE = """\
+{start}<meta name="viewport" content="width=device-width, initial-scale=1">
 <title>{title}</title>
 <style>
 :root {{ color-scheme: light dark; }}
@@ -108,6 +115,7 @@ def html_report(
     """
     parts = (_facts(found, manifest), _cases(found), _greedy(found), _against(found), _files(manifest))
     return PAGE.format(
+        start=START,
         title=escape(f"{manifest.name}: verified by gpt-onnx"),
         verdict=escape(verdict),
         caveats="\n".join(f"<p>{escape(line)}</p>" for line in caveats),

@@ -1,6 +1,7 @@
-"""Options of an export that contradict each other: a usage error, before anything is loaded.
+"""Options that are out of range or contradict each other: a usage error, before anything is loaded.
 
-    refuse_misuse({"precision": "fp32", "block_size": 64, ...})
+    with misuse(options):
+        ExportOptions(precision="fp32", block_size=64)
     # Usage: ... Error: --block-size is 64 and the weights stay fp32; choose precision int8 or int4.
 
 The library says ``block_size``, which is what a call has; whoever typed ``--block-size`` reads that.
@@ -8,13 +9,13 @@ The library says ``block_size``, which is what a call has; whoever typed ``--blo
 
 from __future__ import annotations
 
+import contextlib
 import re
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator
 
 import click
 
-from gpt_onnx.errors import ConfigError
+from gpt_onnx.errors import ConfigError, InputError
 
 
 def as_typed(message: str, names: Iterable[str]) -> str:
@@ -29,15 +30,17 @@ def as_typed(message: str, names: Iterable[str]) -> str:
     return message
 
 
-def refuse_misuse(options: Mapping[str, Any]) -> None:
-    """Refuse values of options that no source could do anything with.
+@contextlib.contextmanager
+def misuse(names: Iterable[str]) -> Iterator[None]:
+    """Let what the library refuses in the block be a mistake in the command line.
+
+    Args:
+        names: Of the options, as the library has them.
 
     Raises:
         UsageError: naming the option.
     """
-    from gpt_onnx.export.options import options_of
-
     try:
-        options_of(options)
-    except ConfigError as exc:
-        raise click.UsageError(as_typed(str(exc), options)) from exc
+        yield
+    except (ConfigError, InputError) as exc:
+        raise click.UsageError(as_typed(str(exc), names)) from exc

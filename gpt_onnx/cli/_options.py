@@ -12,43 +12,86 @@ No short option has two meanings: ``-p`` prompt, ``-n`` new tokens, ``-s`` seed,
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any
 
 import click
 
-MAX_SEED = 2**63 - 1
+from gpt_onnx.bundle._names import shorten
+
+MAX_INTEGER = MAX_SEED = 2**63 - 1
+LONGEST = len(str(MAX_INTEGER))
 
 _PROVIDER = re.compile(r"auto|cpu|cuda(?::[0-9]{1,3})?")
-_DIGITS = re.compile(r"[+-]?[0-9]{1,20}")
+_DIGITS = re.compile(r"([+-]?)0*([0-9]+)")
+_DECIMAL = re.compile(r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?")
 
 
 def provider_name(value: str) -> str:
     """Return ``auto``, ``cpu``, ``cuda`` or ``cuda:N`` in lower case; anything else is a usage error."""
     name = value.lower()
     if not _PROVIDER.fullmatch(name):
-        raise click.BadParameter(f"{value!r} is not a provider; choose auto, cpu, cuda or cuda:N.")
+        raise click.BadParameter(f"{shorten(value)} is not a provider; choose auto, cpu, cuda or cuda:N.")
     return name
+
+
+def integers(value: str, what: str, *, least: int, digits: int) -> tuple[int, ...]:
+    """Return the integers of a list such as ``128,512``; anything else is a usage error.
+
+    Args:
+        value: The list.
+        what: What it is a list of.
+        least: The least that each may be.
+        digits: How many each may have.
+    """
+    parts = [part.strip() for part in value.split(",")]
+    if not all(re.fullmatch(f"[0-9]{{1,{digits}}}", part) and int(part) >= least for part in parts):
+        raise click.BadParameter(
+            f"{shorten(value)} is not a list of {what}; give integers from {least} on, of at most {digits} "
+            "digits, with commas between them."
+        )
+    return tuple(int(part) for part in parts)
 
 
 def positive_counts(value: str | tuple[int, ...]) -> tuple[int, ...]:
     """Return the integers of a list such as ``128,512``; anything else is a usage error."""
     if isinstance(value, tuple):
         return value
-    parts = [part.strip() for part in value.split(",")]
-    if not all(re.fullmatch("[0-9]{1,9}", part) and int(part) for part in parts):
-        raise click.BadParameter(f"{value!r} is not a list of positive integers with commas between them.")
-    return tuple(int(part) for part in parts)
+    return integers(value, "positive integers", least=1, digits=9)
 
 
 class Integer(click.IntRange):
     """An integer in a range, in plain digits: not Python's 1_000, nor the digits of other scripts."""
 
+    name = "n"  # of the value, in help texts
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the number; anything else is a usage error."""
-        if isinstance(value, str) and not _DIGITS.fullmatch(value):
-            self.fail(f"{value!r} is not an integer.", param, ctx)
+        if isinstance(value, str):
+            digits = _DIGITS.fullmatch(value)
+            if digits is None:
+                self.fail(f"{shorten(value)} is not an integer.", param, ctx)
+            if len(digits[2]) > LONGEST or int(digits[2]) > MAX_INTEGER:
+                self.fail(self._too_far(value, "small" if digits[1] == "-" else "large"), param, ctx)
+        return super().convert(value, param, ctx)
+
+    def _too_far(self, value: str, which: str) -> str:
+        least = -MAX_INTEGER if self.min is None else self.min
+        most = MAX_INTEGER if self.max is None else self.max
+        return f"{shorten(value)} is too {which}; give an integer from {least} to {most}."
+
+
+class Real(click.FloatRange):
+    """A finite number in a range, in plain digits: not Python's ``nan``, ``inf`` or ``1_000.0``."""
+
+    name = "x"  # of the value, in help texts
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the number; anything else is a usage error."""
+        if isinstance(value, str) and not (_DECIMAL.fullmatch(value) and math.isfinite(float(value))):
+            self.fail(f"{shorten(value)} is not a finite number.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -61,7 +104,7 @@ class FolderName(click.Path):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path."""
         if value == "" or "\0" in str(value):
-            self.fail(f"{value!r} names no folder; for this one, write a dot.", param, ctx)
+            self.fail(f"{shorten(value)} names no folder; for this one, write a dot.", param, ctx)
         return super().convert(value, param, ctx)
 
 
@@ -153,6 +196,7 @@ output_option = click.option(
     "--output",
     type=FOLDER,
     metavar="DIR",
+    show_default="SOURCE's name with -onnx",
     help="Directory to write.",
 )
 overwrite_option = click.option(

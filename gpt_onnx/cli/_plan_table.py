@@ -42,8 +42,10 @@ def _generation(plan: ExportPlan) -> str:
 
 
 def _integers(plan: IntegerPlan) -> str:
-    blocks = "blocks as the trace allows" if plan.block_size is None else f"blocks of {plan.block_size}"
-    return f"{plan.quantizer}, {blocks}, head {plan.head_precision}, accuracy level {plan.accuracy_level}"
+    return (
+        f"{plan.quantizer}, blocks of {plan.block_size}, head {plan.head_precision}, "
+        f"accuracy level {plan.accuracy_level}"
+    )
 
 
 def _about(size: int) -> str:

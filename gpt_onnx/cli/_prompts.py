@@ -6,9 +6,8 @@ import re
 import sys
 from typing import TypeAlias
 
-import click
-
 from gpt_onnx._user_text import without_mark
+from gpt_onnx.cli._options import integers
 from gpt_onnx.errors import InputError
 
 Prompt: TypeAlias = "str | list[int]"
@@ -20,10 +19,7 @@ def token_ids(value: str | list[int]) -> list[int]:
     """Return the ids of a list such as ``1,2,3``; anything else is a usage error."""
     if isinstance(value, list):
         return value
-    parts = value.replace(",", " ").split()
-    if not parts or not all(re.fullmatch("-?[0-9]{1,18}", part) for part in parts):
-        raise click.BadParameter(f"{value!r} is not a list of token ids with commas between them.")
-    return [int(part) for part in parts]
+    return list(integers(value, "token ids", least=0, digits=18))
 
 
 def read_prompt(path: str) -> str:

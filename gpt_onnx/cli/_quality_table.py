@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 from rich.table import Table
 
+from gpt_onnx._figures import decimals, exponential, significant, with_error
+
 if TYPE_CHECKING:
     from gpt_onnx.runtime.quality import Comparison, Estimate, Evaluation, Perplexity
 
@@ -20,36 +22,39 @@ def _table(title: str, *columns: str) -> Table:
     return table
 
 
-def _with_error(estimate: Estimate, digits: int = 4, unit: str = "", factor: float = 1) -> str:
-    value, error = (f"{factor * number:,.{digits}f}" for number in (estimate.value, estimate.error))
-    return f"{value} +- {error}{unit}"
+def _told(estimate: Estimate, digits: int = 4, unit: str = "", factor: float = 1) -> str:
+    return with_error(factor * estimate.value, factor * estimate.error, digits, unit)
+
+
+def _told_exp(estimate: Estimate, digits: int = 4) -> str:
+    return exponential(estimate.value, estimate.error, digits)
 
 
 def _small(value: float) -> str:
-    return f"{value:.3g}" if value < 1e-3 else f"{value:.4f}"
+    return f"{value:.3g}" if value < 1e-3 else decimals(value, 4)
 
 
 def perplexity_table(models: dict[str, Perplexity]) -> Table:
     """Return a column for each model, by name."""
     table = _table("how well the text is predicted", *models)
-    table.add_row("perplexity", *(_with_error(model.perplexity, 2) for model in models.values()))
-    table.add_row("nats a token", *(_with_error(model.nll) for model in models.values()))
+    table.add_row("perplexity", *(_told_exp(model.nll, 2) for model in models.values()))
+    table.add_row("nats a token", *(_told(model.nll) for model in models.values()))
     bits = [model.bits_per_byte for model in models.values()]
     if None not in bits:
-        table.add_row("bits per byte", *(f"{value:.4f}" for value in bits if value is not None))
+        table.add_row("bits per byte", *(decimals(value, 4) for value in bits if value is not None))
     return table
 
 
 def comparison_table(found: Comparison, base: str) -> Table:
     """Return how far a model is from its base, a line for each figure."""
     table = _table(f"beside {base}", "value")
-    table.add_row("perplexity ratio", _with_error(found.ratio))
+    table.add_row("perplexity ratio", _told_exp(found.ln_ratio))
     mean = found.kl.mean
-    table.add_row("KL divergence, nats: mean", f"{_small(mean.value)} +- {mean.error:.2g}")
+    table.add_row("KL divergence, nats: mean", f"{_small(mean.value)} +- {significant(mean.error)}")
     for name, field in QUANTILES.items():
         table.add_row(f"  {name}", _small(getattr(found.kl, field)))
-    table.add_row("same most likely token", _with_error(found.same_top, 2, " %", 100))
-    table.add_row("right token's probability, RMS change", _with_error(found.rms_change, 3, " %", 100))
+    table.add_row("same most likely token", _told(found.same_top, 2, " %", 100))
+    table.add_row("right token's probability, RMS change", _told(found.rms_change, 3, " %", 100))
     return table
 
 

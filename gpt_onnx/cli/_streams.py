@@ -26,6 +26,11 @@ def clean(value: object) -> str:
     return "".join(letter if letter.isprintable() else "\ufffd" for letter in str(value))
 
 
+def one_line(message: str) -> str:
+    """Return a message whose line breaks are told and not made: a name may have some."""
+    return message.replace("\r", "\\r").replace("\n", "\\n")
+
+
 def open_closed() -> None:
     """Open the standard streams that are closed; no file that is opened later takes their place."""
     for name, mode, flags in _CLOSED:

@@ -6,14 +6,17 @@ import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpt_onnx.cli._console import is_quiet, table_console
+from gpt_onnx.cli._console import is_quiet, print_tables
+from gpt_onnx.cli._misuse import misuse
 from gpt_onnx.cli._options import (
     FOLDER,
+    Integer,
     config_option,
     json_option,
     names_option,
@@ -23,18 +26,21 @@ from gpt_onnx.cli._options import (
     repetitions_option,
     threads_option,
 )
+from gpt_onnx.cli._progress import stage_lines
+from gpt_onnx.cli._streams import clean
 
 if TYPE_CHECKING:
-    from gpt_onnx.runtime.bench import BenchReport
+    from gpt_onnx.runtime.bench import BenchPlan, BenchReport
 
 WIDTH = 120  # columns of a table that goes into a file
 
 
 @contextlib.contextmanager
 def _progress_bar() -> Iterator[Callable[[int, int], None]]:
-    """Show a bar on a terminal, drawn between turns only: a thread that redraws it would disturb them."""
+    """Show how far it is between turns only: a thread that redraws a bar would disturb them."""
     if is_quiet() or not sys.stderr.isatty():
-        yield lambda done, total: None
+        with stage_lines("measure", watched=False) as show:
+            yield partial(show, "measure") if show else lambda done, total: None
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -55,17 +61,25 @@ def _plot_file(ctx: click.Context, param: click.Parameter, value: Path | None) -
     return value
 
 
-def _print(report: BenchReport) -> None:
-    from rich.console import Console
+def _plan(**numbers: Any) -> BenchPlan:
+    """Return what to measure.
 
+    Raises:
+        UsageError: if a number is out of its range.
+    """
+    from gpt_onnx.runtime.bench import BenchPlan
+
+    with misuse(numbers):
+        return BenchPlan(**numbers)
+
+
+def _print(report: BenchReport) -> None:
     from gpt_onnx.cli._bench_table import lines, tables
 
-    console = table_console() if sys.stdout.isatty() else Console(width=WIDTH)
-    for table in tables(report):
-        console.print(table)
-        console.print()
+    print_tables(*tables(report), width=None if sys.stdout.isatty() else WIDTH)
+    click.echo()
     for line in lines(report):
-        console.print(line, highlight=False, markup=False, soft_wrap=True)
+        click.echo(clean(line))
 
 
 @click.command("bench")
@@ -103,7 +117,7 @@ def _print(report: BenchReport) -> None:
 @click.option(
     "-n",
     "--new-tokens",
-    type=click.IntRange(min=2),
+    type=Integer(min=2),
     metavar="N",
     default=64,
     show_default=True,
@@ -152,19 +166,19 @@ def command(
     plot: Path | None,
     as_json: bool,
 ) -> None:
-    """Time each BUNDLE: loading, first token, decoding; its peak memory, and the bandwidth that it achieves.
+    """Time each BUNDLE: loading, first token, steps, memory and bandwidth.
 
-    With --against, also of the same weights in eager PyTorch with a key-value cache of its own. Every
+    With --against, also the same weights in eager PyTorch with a key-value cache of its own. Every
     contender runs in its own process, takes short turns with the others, is stopped outside of them, and gets
     the same random token ids; prompts that do not fit into the context are cut, and the report says so.
     """
-    from gpt_onnx.runtime.bench import BenchPlan, bench, read_peers
+    from gpt_onnx.runtime.bench import bench, read_peers
 
     if against is None:
         refuse_without_source(config=config, names=names)
         if compiled:
             raise click.UsageError("--compile is for the SOURCE of --against; name that, or leave it away.")
-    plan = BenchPlan(
+    plan = _plan(
         prompt_tokens=prompt_tokens,
         new_tokens=new_tokens,
         batch_sizes=batch_size,

@@ -53,9 +53,9 @@ def command(source: str, output: Path, as_json: bool, **options: Any) -> None:
 
     A model that fits neither of Hugging Face's layouts is refused, with what does not fit.
     """  # noqa: D301  # click takes the character, not the two letters, for "do not wrap"
-    from gpt_onnx.checkpoint.convert import convert_checkpoint
+    with progress_bars("read") as show:
+        from gpt_onnx.checkpoint.convert import convert_checkpoint
 
-    with progress_bars() as show:
         told: dict[str, Any] = {"progress": partial(show, "write")} if show else {}
         report = convert_checkpoint(source, output, **told, **options)
     for line in report.notes:

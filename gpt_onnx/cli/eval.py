@@ -27,10 +27,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def _bar() -> Iterator[Callable[[int, int | None], None] | None]:
-    """Give a function that shows how many tokens are done, on a terminal."""
+    """Give a function that shows how many tokens are done."""
     from gpt_onnx.cli._progress import progress_bars
 
-    with progress_bars() as show:
+    with progress_bars("load") as show:
         if show is None:
             yield None
             return

@@ -9,10 +9,13 @@ from typing import Any
 
 import click
 
+from gpt_onnx._paths import real_path
+from gpt_onnx.bundle._names import shorten
 from gpt_onnx.cli._console import note, print_tables
 from gpt_onnx.cli._export_answer import describe, print_report
-from gpt_onnx.cli._misuse import refuse_misuse
+from gpt_onnx.cli._misuse import misuse
 from gpt_onnx.cli._options import (
+    Real,
     config_option,
     json_option,
     names_option,
@@ -20,7 +23,7 @@ from gpt_onnx.cli._options import (
     overwrite_option,
     tokenizer_option,
 )
-from gpt_onnx.cli._progress import progress_bars
+from gpt_onnx.cli._progress import progress_bars, stage_lines
 from gpt_onnx.cli._streams import clean
 
 DYNAMIC = "dynamic"
@@ -34,7 +37,7 @@ def size_or_dynamic(value: str) -> str | int:
     if value == DYNAMIC:
         return DYNAMIC
     if not re.fullmatch("[0-9]{1,30}", value) or not int(value):
-        raise click.BadParameter(f"{value[:40]!r} is neither 'dynamic' nor an integer of at least 1.")
+        raise click.BadParameter(f"{shorten(value)} is neither 'dynamic' nor an integer of at least 1.")
     return int(value)
 
 
@@ -50,7 +53,7 @@ def default_name(source: str | None) -> str:
 
         shipped = find_shipped()
         source = shipped.name if shipped else "gpt"
-    path = Path(source.rpartition(":")[0] if ".py:" in source else source).resolve()
+    path = real_path(source.rpartition(":")[0] if ".py:" in source else source)
     is_file = ".py:" in source or path.is_file()
     return f"{path.stem if is_file else path.name}-onnx"
 
@@ -130,7 +133,7 @@ def default_name(source: str | None) -> str:
 )
 @click.option(
     "--max-kl",
-    type=float,
+    type=Real(min=0, min_open=True),
     metavar="X",
     help="Refuse to publish if the mean KL divergence from the fp32 model is above X.",
 )
@@ -171,9 +174,11 @@ def command(source: str | None, output: Path | None, as_json: bool, dry_run: boo
 
     Exit code 3 means that graph and model disagree; nothing is published then.
     """  # noqa: D301  # click takes the character, not the two letters, for "do not wrap"
+    from gpt_onnx.export.options import options_of
     from gpt_onnx.export.user_code import code_file
 
-    refuse_misuse(options)
+    with misuse(options):
+        options_of(options)
     destination = output or Path(default_name(source))
     if source is not None and (file := code_file(source)):
         note(f"Running the code in {file}.")
@@ -181,9 +186,9 @@ def command(source: str | None, output: Path | None, as_json: bool, dry_run: boo
 
 
 def _export(source: str | None, destination: Path, as_json: bool, options: dict[str, Any]) -> None:
-    from gpt_onnx.export import export_bundle
+    with progress_bars("read") as progress:
+        from gpt_onnx.export import export_bundle
 
-    with progress_bars() as progress:
         told = {"progress": progress} if progress else {}
         report = export_bundle(source, destination, **told, **options)
     if as_json:
@@ -223,11 +228,12 @@ def _print_questions(source: str | None, as_json: bool, options: dict[str, Any])
 
 def _dry_run(source: str | None, destination: Path, as_json: bool, options: dict[str, Any]) -> None:
     """Print what an export would make, or the names and questions that the source leaves open."""
-    from gpt_onnx.export import plan_export
+    with stage_lines("read"):
+        from gpt_onnx.export import plan_export
 
-    if _print_questions(source, as_json, options):
-        return
-    plan = plan_export(source, **options)
+        if _print_questions(source, as_json, options):
+            return
+        plan = plan_export(source, **options)
     if as_json:
         click.echo(json.dumps({"path": str(destination)} | plan.to_json()))
         return

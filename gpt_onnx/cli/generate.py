@@ -8,14 +8,17 @@ import secrets
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
+from gpt_onnx.bundle._names import shorten
 from gpt_onnx.cli._answers import Task, answer_batch, answer_one
 from gpt_onnx.cli._console import INTERRUPTED, leave_pipe, plain_warnings
+from gpt_onnx.cli._misuse import misuse
 from gpt_onnx.cli._options import (
     Integer,
+    Real,
     bundle_argument,
     new_tokens_option,
     no_hash_option,
@@ -25,26 +28,33 @@ from gpt_onnx.cli._options import (
 )
 from gpt_onnx.cli._prompts import Prompt, read_prompt, token_ids
 
-if TYPE_CHECKING:
-    from gpt_onnx.runtime import Sampling, TextGPT
-
 CANCELLED = "cancelled"
 SAMPLING_OPTIONS = ("temperature", "top_k", "top_p", "min_p", "repetition_penalty")
 
 
-def _sampling(gpt: TextGPT, options: dict[str, Any]) -> Sampling:
-    """Return the bundle's sampling with the options given on the command line in place of its own."""
+def _given(options: dict[str, Any]) -> dict[str, Any]:
+    """Return what the command line says of the sampling.
+
+    Raises:
+        UsageError: if a number is out of its range.
+    """
+    from gpt_onnx.runtime.sampling import Sampling
+
     given = {name: options[name] for name in SAMPLING_OPTIONS if options[name] is not None}
-    return dataclasses.replace(gpt.defaults.sampling, **given)
+    with misuse(given):
+        Sampling(**given)
+    return given
 
 
 def _run(prompts: Sequence[Prompt], bundle: Path, options: dict[str, Any]) -> int:
     """Load, generate, print; return the exit code."""
     from gpt_onnx.runtime.text import load
 
+    given = _given(options)
+
     started = time.perf_counter()
     gpt = load(bundle, options["provider"], options["threads"], check_hashes=not options["no_hash"])
-    sampling = _sampling(gpt, options)
+    sampling = dataclasses.replace(gpt.defaults.sampling, **given)  # in place of the bundle's own
     task = Task(
         gpt=gpt,
         new_tokens=options["new_tokens"],
@@ -75,7 +85,8 @@ def speculation(value: int | str) -> int | str:
         return value
     if not re.fullmatch("[0-9]{1,9}", str(value)) or int(value) > MOST_GUESSED:
         raise click.BadParameter(
-            f"{value!r} is neither {AUTO} nor {OFF}, nor a number of tokens from 0 to {MOST_GUESSED}."
+            f"{shorten(str(value))} is neither {AUTO} nor {OFF}, nor a number of tokens from 0 to "
+            f"{MOST_GUESSED}."
         )
     return int(value)
 
@@ -111,7 +122,7 @@ _BUNDLE_OR = "the bundle's, else {}"
 @click.option(
     "--temperature",
     "--temp",
-    type=click.FloatRange(min=0),
+    type=Real(min=0),
     metavar="T",
     show_default=_BUNDLE_OR.format(0.8),
     help="Divides the logits; 0 is greedy.",
@@ -125,14 +136,14 @@ _BUNDLE_OR = "the bundle's, else {}"
 )
 @click.option(
     "--top-p",
-    type=click.FloatRange(0, 1),
+    type=Real(0, 1),
     metavar="P",
     show_default=_BUNDLE_OR.format(1),
     help="Keep the most probable tokens up to this sum of probabilities.",
 )
 @click.option(
     "--min-p",
-    type=click.FloatRange(0, 1),
+    type=Real(0, 1),
     metavar="P",
     show_default=_BUNDLE_OR.format(0),
     help="Keep tokens at least P times as probable as the most probable.",
@@ -140,7 +151,7 @@ _BUNDLE_OR = "the bundle's, else {}"
 @click.option(
     "--repetition-penalty",
     "--repeat-penalty",
-    type=click.FloatRange(min=0, min_open=True),
+    type=Real(min=0, min_open=True),
     metavar="R",
     show_default=_BUNDLE_OR.format(1),
     help="Makes tokens that already stand in the text less likely; 1 is off.",

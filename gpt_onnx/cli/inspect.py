@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from gpt_onnx._figures import decimals
+from gpt_onnx.cli._console import printing
 from gpt_onnx.cli._options import bundle_argument, json_option, no_hash_option
 from gpt_onnx.cli._streams import clean
 from gpt_onnx.cli._units import in_units
@@ -75,10 +77,12 @@ def _weights(facts: Facts) -> str:
             f" ({info['quantizer']}, blocks of {info['block_size']}, head {head}, "
             f"accuracy level {info['accuracy_level']})"
         )
-    if quality is None or None in quality.values():
+    if quality is None:
         return stored
+    ratio = quality["perplexity_ratio"]
+    told = f"e^{decimals(quality['ln_perplexity_ratio'], 1)}" if ratio is None else decimals(ratio, 4)
     return (
-        f"{stored}; KL {quality['kl_mean']:.3g}, perplexity x {quality['perplexity_ratio']:.4f}, "
+        f"{stored}; KL {quality['kl_mean']:.3g}, perplexity x {told}, "
         f"top-1 {100 * quality['same_top']:.1f} % on {quality['tokens']:,} tokens"
     )
 
@@ -186,16 +190,13 @@ def _sections(facts: Facts) -> Iterator[tuple[str, Table | str]]:
 
 
 def _print(facts: Facts) -> None:
-    from rich.console import Console
     from rich.text import Text
 
-    console = Console(width=None if sys.stdout.isatty() else PLAIN_WIDTH, highlight=False)
-    with console.capture() as capture:
+    with printing(None if sys.stdout.isatty() else PLAIN_WIDTH) as console:
         for index, (title, content) in enumerate(_sections(facts)):
-            console.print("\n" * (index > 0) + clean(title), style="bold", markup=False, soft_wrap=True)
+            console.print("\n" * (index > 0) + clean(title), style="bold", soft_wrap=True)
             is_line = isinstance(content, str)
             console.print(Text(clean(content)) if is_line else content, soft_wrap=is_line)
-    click.echo("\n".join(line.rstrip() for line in capture.get().splitlines()))
 
 
 @click.command("inspect")

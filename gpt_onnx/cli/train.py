@@ -8,25 +8,39 @@ import secrets
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from gpt_onnx.cli._console import INTERRUPTED, cancel_request, is_quiet, note
-from gpt_onnx.cli._options import FOLDER, json_option, seed_option, store_option, threads_option
+from gpt_onnx.cli._misuse import misuse
+from gpt_onnx.cli._options import (
+    FOLDER,
+    Integer,
+    Real,
+    json_option,
+    seed_option,
+    store_option,
+    threads_option,
+)
+from gpt_onnx.cli._progress import Show, stage_lines
 
 if TYPE_CHECKING:
     from gpt_onnx.train import TrainProgress, TrainReport
 
-POSITIVE = click.IntRange(min=1)
+POSITIVE = Integer(min=1)
+ABOVE_0 = Real(min=0, min_open=True)
+FRACTION = Real(0, 1)
 
 
 @contextmanager
 def _progress_display() -> Iterator[Callable[[TrainProgress], None]]:
-    """Show a bar on a terminal; elsewhere a line on stderr for each validation."""
+    """Show a bar on a terminal; elsewhere a line on stderr for each validation, after a sign of life."""
     if is_quiet() or not sys.stderr.isatty():
-        yield _note_validation
+        with stage_lines("prepare") as lines:
+            yield partial(_note, lines)
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
@@ -52,7 +66,9 @@ def _validation_line(progress: TrainProgress) -> str:
     )
 
 
-def _note_validation(progress: TrainProgress) -> None:
+def _note(lines: Show | None, progress: TrainProgress) -> None:
+    if lines is not None and progress.step == 1:
+        lines("train", progress.step, progress.total_steps)
     if progress.bits_per_byte is not None:
         note(_validation_line(progress))
 
@@ -96,7 +112,7 @@ def _print_report(report: TrainReport, output: Path, as_json: bool) -> None:
 )
 @click.option(
     "--held-out",
-    type=click.FloatRange(0, 1, min_open=True, max_open=True),
+    type=Real(0, 1, min_open=True, max_open=True),
     default=0.05,
     show_default=True,
     help="Fraction of the documents to hold out.",
@@ -105,20 +121,25 @@ def _print_report(report: TrainReport, output: Path, as_json: bool) -> None:
 @click.option("--tokens", type=POSITIVE, metavar="N", help="Training tokens to see, instead of --steps.")
 @click.option(
     "--epochs",
-    type=click.FloatRange(0, min_open=True),
+    type=ABOVE_0,
     show_default="5",
     help="Passes over the corpus, instead of --steps.",
 )
 @click.option("--batch-size", type=POSITIVE, default=8, show_default=True, help="Sequences in a step.")
-@click.option("--learning-rate", type=float, default=1e-3, show_default=True, help="Highest learning rate.")
+@click.option("--learning-rate", type=ABOVE_0, default=1e-3, show_default=True, help="Highest learning rate.")
 @click.option(
-    "--warmup", type=float, default=0.02, show_default=True, help="Fraction of the steps that warm up."
+    "--warmup", type=FRACTION, default=0.02, show_default=True, help="Fraction of the steps that warm up."
 )
-@click.option("--weight-decay", type=float, default=0.1, show_default=True, help="On matrices only.")
+@click.option("--weight-decay", type=FRACTION, default=0.1, show_default=True, help="On matrices only.")
 @click.option(
-    "--gradient-clip", type=float, default=1.0, show_default=True, help="Largest norm of the gradient."
+    "--gradient-clip", type=ABOVE_0, default=1.0, show_default=True, help="Largest norm of the gradient."
 )
-@click.option("--dropout", type=float, show_default="the configuration's", help="Probability of dropping.")
+@click.option(
+    "--dropout",
+    type=Real(0, 1, max_open=True),
+    show_default="the configuration's",
+    help="Probability of dropping.",
+)
 @click.option(
     "--precision",
     type=click.Choice(["fp32", "bf16"]),
@@ -149,15 +170,20 @@ def command(
     A byte-level BPE is trained first. Ctrl-C stops after the step at hand, and --resume goes on from there; a
     run that was killed goes on from its last validation.
     """
+    from gpt_onnx.runtime._threads import available_threads
+    from gpt_onnx.train.options import TrainOptions
+
+    with misuse(options):
+        wanted = TrainOptions(corpus=corpus, validation=validation, **options)
+
     import torch
 
-    from gpt_onnx.runtime._threads import available_threads
-    from gpt_onnx.train import TrainOptions, stopped_seed, train
+    from gpt_onnx.train import stopped_seed, train
 
     torch.set_num_threads(threads or available_threads())
     if seed is None:
-        seed = stopped_seed(options["output"]) if resume else _random_seed()
-    wanted = TrainOptions(corpus=corpus, validation=validation, seed=seed, **options)
+        seed = stopped_seed(wanted.output) if resume else _random_seed()
+    wanted = dataclasses.replace(wanted, seed=seed)
     with cancel_request() as stop, _progress_display() as show:
         report = train(wanted, resume=resume, on_progress=show, stop=stop)
     if report is None:

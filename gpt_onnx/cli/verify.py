@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from gpt_onnx.cli._console import is_quiet, note, plain_warnings, table_console
+from gpt_onnx.cli._console import note, plain_warnings, print_tables
 from gpt_onnx.cli._options import (
     bundle_argument,
     config_option,
@@ -20,7 +21,8 @@ from gpt_onnx.cli._options import (
     refuse_without_source,
     threads_option,
 )
-from gpt_onnx.errors import InputError, ParityError
+from gpt_onnx.cli._progress import progress_bars
+from gpt_onnx.errors import ParityError
 from gpt_onnx.original import original_words
 
 if TYPE_CHECKING:
@@ -33,25 +35,17 @@ LEVELS = ("quick", "standard", "deep")
 
 @contextmanager
 def _bar(what: str) -> Iterator[Progress | None]:
-    """Give a function that shows a bar on stderr, on a terminal; elsewhere None."""
-    from rich.console import Console
-    from rich.progress import Progress as Bars
-
-    console = Console(stderr=True)
-    if is_quiet() or not console.is_terminal:
-        yield None
-        return
-    with Bars(console=console, transient=True) as bars:
-        task = bars.add_task(what, total=None)
-        yield lambda done, total: bars.update(task, completed=done, total=total)
+    """Give a function that shows how much of one step is done."""
+    with progress_bars(what, transient=True) as show:
+        yield None if show is None else partial(show, what)
 
 
 def _verify(bundle: Path, files_only: bool, provider: str, threads: int | None) -> VerifyReport:
     from gpt_onnx.runtime.verify import verify_bundle, verify_files
 
-    if files_only:
-        return verify_files(bundle)
     with _bar("verify") as progress:
+        if files_only:
+            return verify_files(bundle)
         return verify_bundle(bundle, provider, threads, progress=progress)
 
 
@@ -78,25 +72,29 @@ def _print(report: VerifyReport, gate: GateReport | None) -> None:
     if gate is not None:
         from gpt_onnx.cli._parity_table import parity_table
 
-        table_console().print(parity_table(gate.rows))
+        print_tables(parity_table(gate.rows))
     for line in caveats(report.manifest):
         click.echo(line)
 
 
-def _write_page(page: Path, found: dict[str, Any], report: VerifyReport, gate: GateReport | None) -> None:
-    """Write the HTML page, whether the result is good or not.
+def _report_file(ctx: click.Context, param: click.Parameter, value: Path | None) -> Path | None:
+    """Refuse a place where no report may be written, before minutes of computing."""
+    if value is not None:
+        from gpt_onnx.cli._html_report import REPORT
+        from gpt_onnx.cli._result_file import check_result_file
 
-    Raises:
-        InputError: if the file cannot be written.
-    """
-    from gpt_onnx.cli._html_report import html_report
+        check_result_file(value, REPORT)
+    return value
+
+
+def _write_page(page: Path, found: dict[str, Any], report: VerifyReport, gate: GateReport | None) -> None:
+    """Write the HTML page, whether the result is good or not; ``_report_file`` has seen the name."""
+    from gpt_onnx.cli._html_report import REPORT, html_report
+    from gpt_onnx.cli._result_file import write_result_file
 
     verdict = " ".join([report.summary(), *([gate.summary()] if gate is not None else [])])
     text = html_report(found, report.manifest, verdict, caveats(report.manifest))
-    try:
-        page.write_text(text, encoding="utf-8")
-    except OSError as exc:
-        raise InputError(f"{page} could not be written: {exc.strerror or exc}; name another file.") from exc
+    write_result_file(page, REPORT, lambda file: file.write_bytes(text.encode()))
 
 
 def _fail_if_different(report: VerifyReport, gate: GateReport | None) -> None:
@@ -110,7 +108,7 @@ def _fail_if_different(report: VerifyReport, gate: GateReport | None) -> None:
 @click.option(
     "--files-only",
     is_flag=True,
-    help="Check hashes, the graphs' form and the tokenizer, and compute nothing.",
+    help="Check hashes, the graphs' form and that no file contradicts another, and compute nothing.",
 )
 @click.option(
     "--against",
@@ -130,6 +128,7 @@ def _fail_if_different(report: VerifyReport, gate: GateReport | None) -> None:
     "--report",
     "page",
     type=click.Path(path_type=Path),
+    callback=_report_file,
     metavar="FILE.html",
     help="Write the result as one HTML page as well.",
 )

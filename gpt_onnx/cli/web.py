@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from gpt_onnx._paths import real_path
 from gpt_onnx.cli._console import note, plain_warnings
 from gpt_onnx.cli._options import FOLDER, Integer, bundle_argument, json_option, overwrite_option
+from gpt_onnx.cli._progress import stage_lines
 from gpt_onnx.cli._units import in_units
 
 if TYPE_CHECKING:
@@ -33,7 +35,7 @@ def cache_folder() -> Path:
 
 def _default_output(bundle: Path) -> Path:
     """Return the bundle's name with -site, in the present folder."""
-    return Path(bundle.resolve().name + SUFFIX)
+    return Path(real_path(bundle).name + SUFFIX)
 
 
 def _sentence(report: SiteReport) -> str:
@@ -106,10 +108,12 @@ def command(
     """  # noqa: D301  # click takes the character, not the two letters, for "do not wrap"
     from gpt_onnx.web import build_site, vendor
 
-    with plain_warnings():
+    with plain_warnings(), stage_lines("build"):
         destination = output or _default_output(bundle)
         libraries = partial(vendor, cache_folder(), assets)
         report = build_site(bundle, destination, libraries, overwrite=overwrite, reuse=serve)
+    if report.advice:
+        note(report.advice)
     if not serve:
         click.echo(json.dumps(report.to_json()) if as_json else _sentence(report))
         return

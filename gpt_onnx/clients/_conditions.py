@@ -9,6 +9,10 @@ from gpt_onnx.clients._facts import BYTE_LEVEL_BPE, BundleFacts
 BYTE_BITS = 8
 ROUNDED = 4
 """The accuracy level at which products round activations to int8; ONNX Runtime's own default."""
+SMALL_WASM_SINCE = "4.0.0"
+"""The first transformers.js whose WebAssembly lacks float64 and GatherBlockQuantized of those tried."""
+ANGLED = ("sinusoidal", "rotary")
+"""Positions of which graphs compute angles."""
 BROWSER_FILE_BYTES = 2 * 10**9
 """A browser holds a file as one array, which can be no longer."""
 
@@ -47,6 +51,11 @@ def has_tied_integers(facts: BundleFacts) -> bool:
     return facts.is_fused and not as_it_is
 
 
+def has_wide_angles(facts: BundleFacts) -> bool:
+    """Whether the graph makes angles of positions of whole numbers that int32 cannot hold."""
+    return facts.manifest.target == "web" and facts.manifest.model.position in ANGLED
+
+
 def runs_in_small_wasm(facts: BundleFacts) -> bool:
     """Whether WebAssembly without float64 and without GatherBlockQuantized has all operators."""
     is_float32 = facts.manifest.model.position == "learned" and not has_fused_integers(facts)
@@ -76,13 +85,28 @@ FILES_FOR_BROWSERS = Condition(
 )
 SMALL_WASM = Condition(
     holds=runs_in_small_wasm,
-    otherwise="in Node as it is, in a browser only with --target web and a head of 8 bits or more: the "
-    "WebAssembly that it brings has neither float64 nor GatherBlockQuantized",
+    otherwise="in Node as it is, in a browser only with --target web and a head of 8 bits or more: from "
+    f"{SMALL_WASM_SINCE} on its WebAssembly has neither float64 nor GatherBlockQuantized, and says that it "
+    "could not find an implementation for Cast or for the latter",
+)
+FAST_PRODUCTS = Condition(
+    holds=lambda facts: not has_fused_integers(facts),
+    otherwise="WebAssembly multiplies its integer weights slowly; for speed export with --target portable",
+)
+FLOATS_AT_LOAD = Condition(
+    holds=lambda facts: not has_standard_integers(facts),
+    otherwise='set the session option session.disable_quant_qdq to "1": a token then takes a tenth of the '
+    "time, as integer weights become floats once, at load",
 )
 TABLE_AS_IT_IS = Condition(
     holds=lambda facts: not has_tied_integers(facts),
     otherwise="its head and embedding are one table of integers, which this client does not take through a "
     "Reshape; export with --target web or portable, or with --head-precision fp32",
+)
+ANGLES_IN_INT32 = Condition(
+    holds=lambda facts: not has_wide_angles(facts),
+    otherwise="the angles of its positions are computed in int64, which this client computes in int32 and, "
+    "silently, wrongly; export with --target cpu or portable",
 )
 A_TOKENIZER = Condition(
     holds=lambda facts: facts.tokenizer is not None,

@@ -70,11 +70,29 @@ def _lines(operators: Iterable[tuple[Operator, int]]) -> Iterator[str]:
         yield f"{domain};{opset};{','.join(sorted(names))}\n"
 
 
-def required_operators(summaries: Iterable[GraphSummary]) -> str:
-    """Return the content of required_operators.config for the graphs of a bundle."""
+def _wanted(summaries: Iterable[GraphSummary]) -> set[tuple[Operator, int]]:
+    """Return the operators that graphs have and may get, each with its opset."""
     wanted: set[tuple[Operator, int]] = set()
     for summary in summaries:
         found = frozenset(summary.op_counts)
         for operator in (*found, *_fused(found)):
             wanted.add((operator, summary.opsets.get(operator[0], 1)))
-    return HEADER + "".join(_lines(wanted))
+    return wanted
+
+
+def required_operators(summaries: Iterable[GraphSummary]) -> str:
+    """Return the content of required_operators.config for the graphs of a bundle."""
+    return HEADER + "".join(_lines(_wanted(summaries)))
+
+
+def listed_operators(text: str) -> set[tuple[str, str, str]]:
+    """Return domain, opset and name of each operator that a required_operators.config lists."""
+    lines = (line.split(";") for line in text.splitlines() if not line.startswith("#"))
+    parts = (line for line in lines if len(line) == 3)
+    return {(domain, opset, name) for domain, opset, names in parts for name in names.split(",")}
+
+
+def missing_operators(text: str, summaries: Iterable[GraphSummary]) -> list[str]:
+    """Return what a required_operators.config lacks for the graphs of a bundle, as "domain;opset;Op"."""
+    wanted = listed_operators("".join(_lines(_wanted(summaries))))
+    return [";".join(operator) for operator in sorted(wanted - listed_operators(text))]

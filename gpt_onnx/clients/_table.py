@@ -14,10 +14,13 @@ from gpt_onnx.clients._client import Client, Since, Verdict, is_older, judge, ol
 from gpt_onnx.clients._conditions import (
     A_TOKENIZER,
     ACCURACY_IN_FILE,
+    ANGLES_IN_INT32,
     BYTE_LEVEL,
     EITHER_PADDING,
+    FAST_PRODUCTS,
     FILES_FOR_BROWSERS,
     FLOAT_ACTIVATIONS,
+    FLOATS_AT_LOAD,
     KNOWN_CACHE,
     ONE_GRAPH_WITH_CACHE,
     ONE_ROW,
@@ -56,7 +59,7 @@ WEB = Client(
     package="npm onnxruntime-web",
     tried=("1.20.1", "1.23.0", "1.30.0"),
     needs=(FILES_FOR_BROWSERS,),
-    limits=(FLOAT_ACTIVATIONS,),
+    limits=(FAST_PRODUCTS, FLOATS_AT_LOAD, FLOAT_ACTIVATIONS),
     since=(Since(version="1.23.0", holds=has_fused_integers),),
 )
 TRANSFORMERS_JS = Client(
@@ -73,7 +76,7 @@ OPENVINO = Client(
     package="PyPI openvino",
     tried=("2025.0.0", "2025.4.1", "2026.4.1"),
     since=(Since(version="2026.4.1", holds=is_fused),),
-    needs=(TABLE_AS_IT_IS,),
+    needs=(TABLE_AS_IT_IS, ANGLES_IN_INT32),
     limits=(ONE_ROW, FLOAT_ACTIVATIONS),
     usage=_usage.OPENVINO,
 )

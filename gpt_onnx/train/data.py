@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,13 +12,13 @@ from typing import Any
 from tokenizers import Tokenizer
 
 from gpt_onnx._user_text import read_toml
+from gpt_onnx._whole_files import replace_file
 from gpt_onnx.checkpoint import Checkpoint, read_checkpoint
-from gpt_onnx.checkpoint.files import replace_file
 from gpt_onnx.checkpoint.generation import GENERATION_FILE
 from gpt_onnx.checkpoint.special_ids import special_ids
 from gpt_onnx.checkpoint.tokenizer_files import END_OF_TEXT, TokenizerFiles, default_tokenizer_config
 from gpt_onnx.config import GPTConfig, named_config, named_configs, read_json_object
-from gpt_onnx.errors import ConfigError, InputError
+from gpt_onnx.errors import ConfigError, GptOnnxError, InputError
 from gpt_onnx.train.corpus import Corpus, hold_out, read_corpus
 from gpt_onnx.train.options import TrainOptions
 from gpt_onnx.train.tokens import TokenIds, map_tokens, train_tokenizer, write_tokens
@@ -25,6 +26,8 @@ from gpt_onnx.train.tokens import TokenIds, map_tokens, train_tokenizer, write_t
 TRAINING_IDS = "training.ids"
 VALIDATION_IDS = "validation.ids"
 TOKENIZER = "tokenizer.json"
+_OF_SOURCES = re.compile(r"--(config|names|tokenizer)\b")
+"""Options that describe a source where one is exported or converted."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -69,6 +72,21 @@ def read_config(choice: str) -> GPTConfig:
     return GPTConfig.from_dict(values, origin=choice)
 
 
+def _start(path: Path) -> Checkpoint:
+    """Read the checkpoint to start from.
+
+    Raises:
+        InputError: if it needs an option that a training has not, which may have one of that name for itself.
+    """
+    try:
+        return read_checkpoint(path)
+    except GptOnnxError as exc:
+        if not _OF_SOURCES.search(str(exc)):
+            raise
+        told = str(exc).removesuffix(".")
+        raise InputError(f"{told}; that is for gpt-onnx convert {path} -o NEW, and NEW for --init.") from exc
+
+
 def prepare(options: TrainOptions, work: Path) -> TrainingData:
     """Read the texts, and make tokenizer and ids in the folder ``work`` unless an earlier process did.
 
@@ -76,7 +94,7 @@ def prepare(options: TrainOptions, work: Path) -> TrainingData:
         ConfigError: if the configuration is wrong.
         InputError: if the texts cannot be used, or are too short for one window.
     """
-    init = None if options.init is None else read_checkpoint(options.init)
+    init = None if options.init is None else _start(options.init)
     config = read_config(options.config) if init is None else init.config
     if options.dropout is not None:
         config = config.replace(dropout=options.dropout)

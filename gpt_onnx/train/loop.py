@@ -18,8 +18,9 @@ from pathlib import Path
 import torch
 from torch import nn
 
+from gpt_onnx._interrupts import interrupts_held
+from gpt_onnx._whole_files import replace_file
 from gpt_onnx.checkpoint import load_model, read_checkpoint, write_checkpoint
-from gpt_onnx.checkpoint.files import replace_file
 from gpt_onnx.errors import GptOnnxError, InputError
 from gpt_onnx.model import GPT
 from gpt_onnx.train.data import TrainingData, fingerprint, prepare
@@ -190,8 +191,9 @@ def train(
     report = run.report()
     record = {**asdict(report), "run": json.loads(run.state.fingerprint), "store": options.store}
     text = json.dumps(record, indent=2) + "\n"
-    replace_file(options.output / REPORT_FILE, lambda file: file.write_text(text, encoding="utf-8"))
-    shutil.rmtree(work)
+    with interrupts_held():
+        replace_file(options.output / REPORT_FILE, lambda file: file.write_text(text, encoding="utf-8"))
+        shutil.rmtree(work)
     return report
 
 
@@ -216,11 +218,17 @@ def _work_folder(work: Path) -> Iterator[None]:
         yield
     except BaseException:
         if not (work / STATE_FILE).is_file():
-            shutil.rmtree(work, ignore_errors=True)
-            with contextlib.suppress(OSError):  # a folder that holds something by now stays
-                for folder in made:
-                    folder.rmdir()
+            with interrupts_held():
+                _remove(work, made)
         raise
+
+
+def _remove(work: Path, made: list[Path]) -> None:
+    """Delete the work folder, and the folders that were made for it, but those that hold something by now."""
+    shutil.rmtree(work, ignore_errors=True)
+    with contextlib.suppress(OSError):
+        for folder in made:
+            folder.rmdir()
 
 
 def _run_steps(

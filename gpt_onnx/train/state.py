@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from gpt_onnx.checkpoint.files import replace_file
+from gpt_onnx._whole_files import replace_file
 from gpt_onnx.checkpoint.safetensors import read_array, read_header, write_file
 from gpt_onnx.errors import CheckpointError
 from gpt_onnx.model import GPT

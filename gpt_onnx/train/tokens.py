@@ -14,8 +14,9 @@ from numpy.typing import NDArray
 from tokenizers import AddedToken, Encoding, Tokenizer, pre_tokenizers, trainers
 from torch import Tensor
 
+from gpt_onnx._whole_files import replace_file
 from gpt_onnx.checkpoint.byte_level import byte_level_bpe
-from gpt_onnx.checkpoint.files import replace_file, write_chunks
+from gpt_onnx.checkpoint.files import write_chunks
 from gpt_onnx.checkpoint.tokenizer_files import END_OF_TEXT
 from gpt_onnx.errors import InputError
 

@@ -19,8 +19,9 @@ from importlib.resources import as_file, files
 from pathlib import Path
 from typing import Any
 
-from gpt_onnx.bundle import Bundle, open_bundle, replacing
+from gpt_onnx.bundle import Bundle, Manifest, open_bundle, replacing
 from gpt_onnx.errors import BundleError
+from gpt_onnx.web._advice import advice_on
 from gpt_onnx.web._fit import check_fit
 from gpt_onnx.web._listing import (
     HEADERS_FILE,
@@ -55,6 +56,8 @@ class SiteReport:
     """Bytes that a first visit loads: of the page itself, of the runtime with its tokenizer, of the model."""
     built: bool = True
     """False: the site was there already, made of the same."""
+    advice: str | None = None
+    """How the page would be faster; None where it would not."""
 
     @property
     def first_visit_bytes(self) -> int:
@@ -70,6 +73,7 @@ class SiteReport:
             "bytes": self.bytes,
             "first_visit": {**self.parts, "total": self.first_visit_bytes},
             "built": self.built,
+            "advice": self.advice,
         }
 
 
@@ -119,7 +123,7 @@ def _parts(listing: Listing) -> dict[str, int]:
     return sizes
 
 
-def _report(path: Path, listing: Listing, *, built: bool) -> SiteReport:
+def _report(path: Path, listing: Listing, manifest: Manifest, *, built: bool) -> SiteReport:
     found = list(paths_in(path))
     return SiteReport(
         path=path,
@@ -128,10 +132,11 @@ def _report(path: Path, listing: Listing, *, built: bool) -> SiteReport:
         bytes=sum((path / name).stat().st_size for name in found),
         parts=_parts(listing),
         built=built,
+        advice=advice_on(manifest),
     )
 
 
-def _there_already(destination: Path, built_from: str) -> SiteReport | None:
+def _there_already(destination: Path, built_from: str, manifest: Manifest) -> SiteReport | None:
     """Return the report of a site that is there, whole, and made of the same; else None."""
     values = read_listing(destination)
     if values.get("built_from") != built_from:
@@ -141,7 +146,7 @@ def _there_already(destination: Path, built_from: str) -> SiteReport | None:
     if any(not path.is_file() or path.stat().st_size != sizes[name] for name, path in paths.items()):
         return None
     keys = ("name", "built_from", "files", "tokenizer_samples")
-    return _report(destination, Listing(**{key: values[key] for key in keys}), built=False)
+    return _report(destination, Listing(**{key: values[key] for key in keys}), manifest, built=False)
 
 
 def build_site(
@@ -171,7 +176,7 @@ def build_site(
         check_destination(Path(destination), overwrite=overwrite)
     fetched = libraries()
     samples, built_from = tokenizer_samples(opened), _ingredients(opened, fetched)
-    there = _there_already(Path(destination), built_from) if reuse else None
+    there = _there_already(Path(destination), built_from, opened.manifest) if reuse else None
     if there is not None:
         return there
     check = partial(check_destination, overwrite=overwrite)
@@ -186,4 +191,4 @@ def build_site(
             tokenizer_samples=samples,
         )
         write_listing(staging, listing)
-    return _report(Path(destination), listing, built=True)
+    return _report(Path(destination), listing, opened.manifest, built=True)

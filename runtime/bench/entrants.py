@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from gpt_onnx._paths import real_path
 from gpt_onnx.errors import InputError, ProviderError
 
 from .entrant import BUNDLE, COMPILED, EAGER, Entrant, Program
@@ -21,7 +22,7 @@ COMPILERS = ("c++", "g++", "clang++", "cl")
 
 def bundle_entrants(bundles: Sequence[str | Path]) -> list[Entrant]:
     """Name bundles after their folders, or by their whole paths where two folders have one name."""
-    names = [Path(bundle).resolve().name for bundle in bundles]
+    names = [real_path(bundle).name for bundle in bundles]
     return [
         Entrant(
             name=name if names.count(name) == 1 else str(bundle),

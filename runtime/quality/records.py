@@ -1,7 +1,7 @@
 """What was measured: perplexity of a model, and how far a model is from the one that it was made of.
 
 Every estimate has its standard error. ``to_json`` gives plain numbers; what is no number (a perplexity beyond
-float64, the standard error of a single value) is null there.
+float64, or so near 0 that float64 has nothing but 0; the standard error of a single value) is null there.
 """
 
 from __future__ import annotations
@@ -9,6 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from typing import Any
+
+from gpt_onnx._figures import exp, exponential
 
 QUANTILES = {"median": 0.5, "p90": 0.9, "p95": 0.95, "p99": 0.99, "p99_9": 0.999}
 """Names of the quantiles in a Distribution."""
@@ -36,6 +38,10 @@ class Estimate:
         """Return the estimate of exp of it: the error times the derivative."""
         value = _exp(self.value)
         return Estimate(value, value * self.error if self.error else 0.0)
+
+    def exp_to_json(self) -> dict[str, float | None]:
+        """Return what ``to_json`` does of exp of it; both null where float64 has no such value."""
+        return self.exp().to_json() if exp(self.value) is not None else {"value": None, "error": None}
 
     def to_json(self) -> dict[str, float | None]:
         """Return ``{"value", "error"}``."""
@@ -69,7 +75,7 @@ class Perplexity:
             "tokens": self.tokens,
             "text_bytes": self.text_bytes,
             "nll": self.nll.to_json(),
-            "perplexity": self.perplexity.to_json(),
+            "perplexity": self.nll.exp_to_json(),
             "bits_per_byte": self.bits_per_byte,
         }
 
@@ -125,7 +131,8 @@ class Comparison:
             "tokens": self.tokens,
             "base": self.base.to_json(),
             "test": self.test.to_json(),
-            "ratio": self.ratio.to_json(),
+            "ln_ratio": self.ln_ratio.to_json(),
+            "ratio": self.ln_ratio.exp_to_json(),
             "kl": self.kl.to_json(),
             "same_top": self.same_top.to_json(),
             "rms_change": self.rms_change.to_json(),
@@ -133,8 +140,8 @@ class Comparison:
 
     def summary(self, base: str) -> str:
         """Return one line; ``base`` is what the base model is called."""
-        ratio, same = self.ratio, 100 * self.same_top.value
+        ratio = exponential(self.ln_ratio.value, self.ln_ratio.error)
         return (
-            f"KL mean {self.kl.mean.value:.3g} against {base}, perplexity x {ratio.value:.4f} +- "
-            f"{ratio.error:.4f}, top-1 {same:.2f} %"
+            f"KL mean {self.kl.mean.value:.3g} against {base}, perplexity x {ratio}, "
+            f"top-1 {100 * self.same_top.value:.2f} %"
         )

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from gpt_onnx.checkpoint.layout import expected_shapes
 from gpt_onnx.checkpoint.naming import Match, Name, Naming, matches_of, part_shapes
 from gpt_onnx.checkpoint.readers.hf_folder_family import Family, own_keys
 from gpt_onnx.checkpoint.recipe import same_values
 from gpt_onnx.checkpoint.store import Store
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError
+from gpt_onnx.parameter_shapes import parameter_shapes
 
 HEAD = "lm_head.weight"
 EMBEDDING = "wte.weight"
@@ -66,7 +66,7 @@ def tied_name(naming: Naming, store: Store, config: GPTConfig, path: Path) -> tu
 def _sides(config: GPTConfig) -> dict[str, tuple[int, ...]]:
     """Return the shape of each weight of layer 0, parts of its projection, and what is outside of layers."""
     parts = {f"h.0.attn.{part}.weight": shape for part, shape in part_shapes(config, "weight").items()}
-    return expected_shapes(config.replace(n_layer=1)) | parts
+    return parameter_shapes(config.replace(n_layer=1)) | parts
 
 
 def _stored_shape(store: Store, match: Match) -> tuple[int, ...]:

@@ -10,11 +10,12 @@ from pathlib import Path
 
 from gpt_onnx.checkpoint.checkpoint import Checkpoint
 from gpt_onnx.checkpoint.generation import read_generation
-from gpt_onnx.checkpoint.layout import CONFIG_FILE, CONVERTED_FROM, WEIGHTS_FILE, expected_shapes
+from gpt_onnx.checkpoint.layout import CONFIG_FILE, CONVERTED_FROM, WEIGHTS_FILE
 from gpt_onnx.checkpoint.readers._reader import Reader, ReadOptions, find_tokenizer, refuse_options
 from gpt_onnx.checkpoint.recipe import Recipe, check_recipes
 from gpt_onnx.checkpoint.safetensors_store import SafetensorsStore
 from gpt_onnx.config import GPTConfig, read_json_object
+from gpt_onnx.parameter_shapes import parameter_shapes
 
 KIND = "gpt-onnx checkpoint"
 
@@ -29,7 +30,7 @@ def read(path: Path, options: ReadOptions) -> Checkpoint:
     refuse_options(options, KIND)
     config = GPTConfig.from_dict(read_json_object(path / CONFIG_FILE), origin=str(path / CONFIG_FILE))
     store = SafetensorsStore(path / WEIGHTS_FILE)
-    recipes = {name: Recipe.of(name, *shape) for name, shape in expected_shapes(config).items()}
+    recipes = {name: Recipe.of(name, *shape) for name, shape in parameter_shapes(config).items()}
     check_recipes(store, recipes)
     generation, beyond = read_generation(path, {}, config.vocab_size)
     return Checkpoint(

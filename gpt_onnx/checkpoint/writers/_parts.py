@@ -11,11 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from gpt_onnx.checkpoint.layout import expected_shapes
 from gpt_onnx.checkpoint.names import Name, Naming, pattern
 from gpt_onnx.checkpoint.naming import PACKED, part_shapes
 from gpt_onnx.checkpoint.recipe import Floats
 from gpt_onnx.config import GPTConfig
+from gpt_onnx.parameter_shapes import parameter_shapes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +81,7 @@ def parts_of(naming: Naming | None, config: GPTConfig) -> list[Part]:
         config: The model, with every weight that the layout has.
     """
     parts: list[Part] = []
-    for name, shape in expected_shapes(config).items():
+    for name, shape in parameter_shapes(config).items():
         if naming is None:
             parts.append(Part(theirs=name, ours=name, rows=(0, shape[0]), shape=shape))
             continue

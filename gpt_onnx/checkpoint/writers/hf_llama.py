@@ -14,6 +14,7 @@ from gpt_onnx.checkpoint.writers._layout import Layout, Rule, misfits, one_of, s
 from gpt_onnx.checkpoint.writers._parts import prefixed
 from gpt_onnx.checkpoint.writers.hf_gpt2 import EVERY_LAYOUT, HEAD, first_scale, own_scale, words_of
 from gpt_onnx.config import GPTConfig
+from gpt_onnx.hf_words import llama_sizes
 from gpt_onnx.rope import RopeScaling
 
 WORDS = words_of(GATED)
@@ -55,21 +56,6 @@ def _scaling(scaling: RopeScaling | None) -> dict[str, Any] | None:
             "original_max_position_embeddings": scaling.original_context_length,
         }
     return words
-
-
-def llama_sizes(config: GPTConfig) -> dict[str, Any]:
-    """Return a model's sizes in Llama's words, but for the width of a head."""
-    return {
-        "architectures": ["LlamaForCausalLM"],
-        "model_type": "llama",
-        "vocab_size": config.vocab_size,
-        "max_position_embeddings": config.context_length,
-        "hidden_size": config.n_embd,
-        "intermediate_size": config.d_ff,
-        "num_hidden_layers": config.n_layer,
-        "num_attention_heads": config.n_head,
-        "num_key_value_heads": config.n_kv_head,
-    }
 
 
 def describe(config: GPTConfig, special: Mapping[str, int]) -> dict[str, Any]:
