@@ -20,8 +20,10 @@ INTRODUCTION = """\
 
 Written by `scripts/write_cli_docs.py` from the commands' own `--help`; do not edit.
 
-Answers go to stdout, everything else to stderr. Exit codes: 0 done, 1 a clear error, 2 usage, 3 the numbers
-differ, 130 interrupted.
+Answers go to stdout, everything else to stderr; where stderr is no terminal, what takes more than some
+seconds says each stage in one line, unless `-q` is given. Exit codes: 0 done, 1 a clear error, 2 usage,
+3 the numbers differ, and 128 and the signal's number where one ended it (130 after Ctrl-C, 143 after
+SIGTERM); nothing is left half-made then.
 """
 
 

@@ -39,6 +39,34 @@ def pytest_configure() -> None:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+def toy_sizes(attention: str) -> ModelInfo:
+    """The sizes of ``toy_model``; of layers that are not known there are none."""
+    known = attention != "traced"
+    return ModelInfo(
+        vocab_size=VOCAB,
+        context_length=32,
+        position="sinusoidal" if known else "unknown",
+        position_limit=None,
+        n_layer=LAYERS * known,
+        n_kv_head=HEADS * known,
+        head_size=HEAD_SIZE * known,
+        cache_head_size=HEAD_SIZE * known,
+        parameters=2 * VOCAB * WIDTH,
+    )
+
+
+def options_for(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """What an exporter was asked for that made such a bundle."""
+    graph = manifest["graph"]
+    return {
+        "target": manifest["target"],
+        "seq_len": graph.seq_len or "dynamic",
+        "batch_size": graph.batch_size or "dynamic",
+        "kv_cache": graph.layout != "plain",
+        "check": "standard" if manifest["checked"] else "none",
+    }
+
+
 def toy_manifest(layout: str = "dynamic", attention: str = "decomposed", **changes: Any) -> Manifest:
     """A manifest that fits ``toy_model``."""
     values: dict[str, Any] = {
@@ -55,24 +83,14 @@ def toy_manifest(layout: str = "dynamic", attention: str = "decomposed", **chang
             seq_len=FROZEN if layout == "static" else None,
             batch_size=1 if layout == "static" else None,
         ),
-        "model": ModelInfo(
-            vocab_size=VOCAB,
-            context_length=32,
-            position="sinusoidal",
-            position_limit=None,
-            n_layer=LAYERS,
-            n_kv_head=HEADS,
-            head_size=HEAD_SIZE,
-            cache_head_size=HEAD_SIZE,
-            parameters=2 * VOCAB * WIDTH,
-        ),
-        "checked": True,
+        "model": toy_sizes(attention),
+        "checked": False,
         "compared_with_original": False,
-        "options": {"target": "portable", "seq_len": "dynamic"},
         "versions": {"torch": "2.13.0", "onnx": "1.20.0"},
         "source_sha256": "0" * 64,
     }
-    return Manifest(**(values | changes))
+    values |= changes
+    return Manifest(**({"options": options_for(values)} | values))
 
 
 def _lengths(role: str) -> tuple[Any, Any, Any, Any]:
@@ -175,10 +193,13 @@ def toy_model(role: str = "model", attention: str = "decomposed") -> Any:
     embedding, head = toy_weights()
     inputs, outputs = _ports(role)
     nodes = [
-        helper.make_node("Gather", ["wte", "input_ids"], ["hidden"], name="embed"),
-        helper.make_node("MatMul", ["hidden", "lm_head"], ["logits"], name="head"),
+        helper.make_node("Gather", ["wte.weight", "input_ids"], ["hidden"], name="embed"),
+        helper.make_node("MatMul", ["hidden", "lm_head.weight"], ["logits"], name="head"),
     ]
-    weights: list[tuple[str, np.ndarray, int | None]] = [("wte", embedding, 0), ("lm_head", head, 4096)]
+    weights: list[tuple[str, np.ndarray, int | None]] = [
+        ("wte.weight", embedding, 0),
+        ("lm_head.weight", head, 4096),
+    ]
     if role != "plain":
         nodes += _cache_nodes(role, attention)
         weights.append(("heads_shape", np.array([0, 0, HEADS, HEAD_SIZE], np.int64), None))

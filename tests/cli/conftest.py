@@ -18,6 +18,7 @@ from tokenizers import decoders, models, pre_tokenizers, trainers
 
 from gpt_onnx.bundle import GraphInfo, Manifest, ModelInfo, seal
 
+TINY = {"vocab_size": 61, "context_length": 32, "n_embd": 16, "n_layer": 2, "n_head": 2}
 TEXT = "abcdefgh 😀日.\n"  # no byte twice
 ALPHABET = pre_tokenizers.ByteLevel.alphabet()
 LACKING = 5  # ids of the model that the tokenizer lacks
@@ -78,7 +79,7 @@ def describe(limit: int | None, trained: int | None) -> Manifest:
     model = ModelInfo(
         vocab_size=257 + LACKING,
         context_length=limit or trained,
-        position="learned" if limit else "unknown",
+        position="unknown",
         position_limit=limit,
         n_layer=0,
         n_kv_head=0,
@@ -94,7 +95,13 @@ def describe(limit: int | None, trained: int | None) -> Manifest:
         model=model,
         checked=False,
         compared_with_original=False,
-        options={},
+        options={
+            "target": "portable",
+            "seq_len": "dynamic",
+            "batch_size": "dynamic",
+            "kv_cache": False,
+            "check": "none",
+        },
         versions={},
         source_sha256="0" * 64,
     )
@@ -130,3 +137,18 @@ def make_bigram(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]
 def bigram(make_bigram: Callable[..., Path]) -> Path:
     """A bundle of that model."""
     return make_bigram()
+
+
+@pytest.fixture(scope="session")
+def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small model of our own on the disk, with random weights."""
+    import torch
+
+    from gpt_onnx.checkpoint import write_checkpoint
+    from gpt_onnx.config import GPTConfig
+    from gpt_onnx.model import GPT
+
+    torch.manual_seed(0)
+    config, path = GPTConfig.from_dict(TINY), tmp_path_factory.mktemp("source") / "tiny"
+    write_checkpoint(path, config, GPT(config).state_dict())
+    return path

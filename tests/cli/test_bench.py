@@ -51,7 +51,7 @@ if __name__ == "__main__":
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "gpt_onnx", "bench", *arguments]
+    command = [sys.executable, "-m", "gpt_onnx", "-q", "bench", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 

@@ -9,6 +9,7 @@ import warnings
 import pytest
 from rich.table import Table
 
+from gpt_onnx.cli import main
 from gpt_onnx.cli._console import (
     Answer,
     cancel_request,
@@ -18,6 +19,7 @@ from gpt_onnx.cli._console import (
     whole_writes,
 )
 from gpt_onnx.cli._streams import clean, say, take_every_name
+from gpt_onnx.errors import GptOnnxError
 
 
 class Terminal(io.StringIO):
@@ -53,6 +55,41 @@ def test_an_error_or_a_note_cannot_steer_the_terminal(capsys: pytest.CaptureFixt
     say("Error: \x1b[2Ja\r\x9bb\tc\nd")
     assert capsys.readouterr().err == "Error: \ufffd[2Ja\ufffd\ufffdb\tc\nd\n"
     assert clean("keys: a\x1b[0m\nNote: b") == "keys: a\ufffd[0m\ufffdNote: b"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["verify", "a\nb"],
+        ["export", "a\nb"],
+        ["verify", "bundle", "c", "a\nb"],
+        ["verify", "bundle", "--a\nb"],
+        ["bench", "bundle", "--plot", "a\nb.txt"],
+        ["generate", "bundle", "-f", "a\nb"],
+    ],
+)
+def test_a_line_break_in_a_name_breaks_no_error(
+    arguments: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(arguments)
+    [line] = [line for line in capsys.readouterr().err.splitlines() if "Error: " in line]
+    assert "a\\nb" in line
+
+
+def test_an_error_with_a_list_keeps_its_lines(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    error = GptOnnxError("these:\n  a;\n  b")
+    monkeypatch.setattr(error, "has_lists", True)
+
+    def fail(*args: object, **kwargs: object) -> None:
+        raise error
+
+    monkeypatch.setattr("gpt_onnx.export.export_bundle", fail)
+    with pytest.raises(SystemExit):
+        main(["export", "absent"])
+    assert capsys.readouterr().err.endswith("Error: these:\n  a;\n  b\n")
 
 
 def test_stdout_takes_the_name_of_any_folder(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,35 +3,20 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
-import torch
 
-from gpt_onnx.checkpoint import write_checkpoint
+from gpt_onnx.checkpoint import read_checkpoint
 from gpt_onnx.cli.export import default_name
-from gpt_onnx.config import GPTConfig
 from gpt_onnx.model import GPT
-
-CONFIG = GPTConfig(vocab_size=61, context_length=32, n_embd=16, n_layer=2, n_head=2)
 
 
 def run(*arguments: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "gpt_onnx", *arguments]
     return subprocess.run(command, capture_output=True, text=True, check=False, cwd=cwd)
-
-
-@pytest.fixture(scope="module")
-def checkpoint(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    torch.manual_seed(0)
-    path = tmp_path_factory.mktemp("source") / "tiny"
-    write_checkpoint(path, CONFIG, GPT(CONFIG).state_dict())
-    return path
 
 
 def test_an_export_prints_the_table_and_one_line(checkpoint: Path, tmp_path: Path) -> None:
@@ -47,7 +32,7 @@ def test_json_is_one_object_on_stdout(checkpoint: Path, tmp_path: Path) -> None:
     result = run("export", str(checkpoint), "--check", "none", "--json", "-o", str(tmp_path / "b"))
     described = json.loads(result.stdout)
     assert described["checked"] is False
-    assert described["parameters"] == GPT(CONFIG).parameter_count()
+    assert described["parameters"] == GPT(read_checkpoint(checkpoint).config).parameter_count()
     assert described["payload_bytes"] == 4 * described["parameters"]
 
 
@@ -150,21 +135,8 @@ def test_an_existing_output_is_kept(checkpoint: Path, tmp_path: Path) -> None:
 
 
 def test_an_unknown_checkpoint_is_one_sentence(tmp_path: Path) -> None:
-    result = run("export", str(tmp_path / "nowhere"), "-o", str(tmp_path / "b"))
+    result = run("-q", "export", str(tmp_path / "nowhere"), "-o", str(tmp_path / "b"))
     assert result.returncode == 1
     assert result.stderr.startswith("Error: ")
     assert "nowhere" in result.stderr
     assert result.stderr.count("\n") == 1
-
-
-def test_an_interrupted_export_leaves_nothing(checkpoint: Path, tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "gpt_onnx", "export", str(checkpoint), "-o", str(tmp_path / "b")]
-    with subprocess.Popen(command, stderr=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        deadline = time.monotonic() + 60
-        while not list(tmp_path.iterdir()) and time.monotonic() < deadline:
-            time.sleep(0.05)  # until the staging folder is there
-        os.kill(process.pid, signal.SIGINT)
-        _, stderr = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Traceback" not in stderr
-    assert list(tmp_path.iterdir()) == []

@@ -242,7 +242,7 @@ BAD: dict[str, tuple[Sequence[str], int, str]] = {
     "no prompt": ([], 2, "there is no prompt; give -p TEXT"),
     "negative length": (["-p", "a", "-n", "-1"], 2, "-1 is not in the range"),
     "top-p above 1": (["-p", "a", "--top-p", "2"], 2, "2.0 is not in the range"),
-    "temperature that is no number": (["-p", "a", "--temp", "nan"], 1, "temperature is nan"),
+    "temperature that is no number": (["-p", "a", "--temp", "nan"], 2, "'nan' is not a finite number"),
     "unknown provider": (["-p", "a", "--provider", "tpu"], 2, "'tpu' is not a provider"),
     "thousands of threads": (["-p", "a", "-t", "5000"], 2, "5000 is more than the "),
     "threads beyond any machine": (
@@ -252,14 +252,22 @@ BAD: dict[str, tuple[Sequence[str], int, str]] = {
     ),
     "digits of Python": (["-p", "a", "-n", "1_0"], 2, "'1_0' is not an integer"),
     "digits of another script": (["-p", "a", "--top-k", "\u0663"], 2, "'\u0663' is not an integer"),
-    "endless digits": (["-p", "a", "-s", "9" * 5000], 2, "is not an integer"),
+    "endless digits": (["-p", "a", "-s", "9" * 5000], 2, "... is too large; give an integer from 0 to"),
+    "k beyond any vocabulary": (
+        ["-p", "a", "--top-k", "9" * 30],
+        2,
+        f"'{'9' * 30}' is too large; give an integer from 0 to 9223372036854775807.",
+    ),
+    "far below 0": (["-p", "a", "-n", "-" + "9" * 30], 2, "is too small; give an integer from 0 to"),
+    "id of 5,000 digits": (["--prompt-ids", "1," + "9" * 5000], 2, "9... is not a list of token ids"),
+    "id left out": (["--prompt-ids", "1,,2"], 2, "'1,,2' is not a list of token ids; give integers from 0"),
     "no ids": (["--prompt-ids", "1,b"], 2, "is not a list of token ids"),
     "id outside the vocabulary": (
         ["--prompt-ids", "3,262"],
         1,
         "the id 262 at index 1; ids must be from 0 to 261",
     ),
-    "negative id": (["--prompt-ids", "-1"], 1, "the id -1 at index 0"),
+    "negative id": (["--prompt-ids", "-1"], 2, "is not a list of token ids"),
     "missing file": (["-f", "/nowhere/prompt"], 1, "/nowhere/prompt could not be read: No such file"),
     "unknown way of guessing": (
         ["-p", "a", "--speculate", "on"],
@@ -278,6 +286,7 @@ def test_bad_input_is_one_sentence(run: Runner, bundle: Path, name: str) -> None
     result = run(bundle, *args)
     assert (result.code, result.out) == (code, "")
     assert message in result.err
+    assert max(map(len, result.err.splitlines())) < 300
     assert "Traceback" not in result.err
 
 

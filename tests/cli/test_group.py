@@ -65,7 +65,7 @@ def test_an_unknown_command_is_a_usage_error() -> None:
 
 
 def test_a_missing_extra_is_one_sentence_with_the_pip_command() -> None:
-    result = run_without({"torch"}, "export", "anything", "-o", "nowhere")
+    result = run_without({"torch"}, "-q", "export", "anything", "-o", "nowhere")
     assert result.returncode == 1
     assert result.stderr == (
         "Error: torch is not installed, and this needs it; run: pip install 'gpt-onnx[cpu,export]'\n"

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,22 +14,13 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 
-from gpt_onnx.bundle import Manifest, open_bundle, seal
+from gpt_onnx.bundle import Manifest, seal
 from gpt_onnx.cli._units import in_units
 from gpt_onnx.cli.inspect import collapsed, command
 from gpt_onnx.errors import BundleError
+from tests.resealing import reseal
 
 BundleMaker = Callable[..., Path]
-PARITY = {
-    "level": "standard",
-    "summary": {
-        "cases": 412,
-        "skipped": 2,
-        "median_ratio": 1.2,
-        "worst_ratio": 2.6781,
-        "worst_rms_ratio": 2.0,
-    },
-}
 
 
 def _text(*arguments: str | Path) -> str:
@@ -43,6 +36,7 @@ def _json(*arguments: str | Path) -> dict[str, Any]:
 
 def _with_evidence(path: Path, manifest: Manifest, parity: object) -> Path:
     (path / "parity.json").write_text(json.dumps(parity))
+    (path / "reference.safetensors").write_bytes(b"")
     seal(path, manifest)
     return path
 
@@ -63,7 +57,7 @@ def test_json_holds_every_fact(make_bundle: BundleMaker) -> None:
     assert (
         facts["cache_bytes_per_token"] == 2 * 2 * 2 * 8 * 4
     )  # layers, keys and values, heads, size, float32
-    assert (facts["checked"], facts["compared_with_original"], facts["parity"]) == (True, False, None)
+    assert (facts["checked"], facts["compared_with_original"], facts["parity"]) == (False, False, None)
     assert facts["model"]["parameters"] == 2 * 11 * 16
     assert facts["versions"]["torch"] == "2.13.0"
     assert facts["files"] == {"count": 4, "verified": "sizes and SHA-256"}
@@ -91,9 +85,8 @@ def test_people_read_a_table(make_bundle: BundleMaker) -> None:
         "opset / IR 21 / 10",
         "parameters 352, vocabulary 11",
         "cache 256 B a token (2 layers, 2 heads of 8)",
-        "parity checked",
-        "original not compared with the original program: export it again with --reference FILE, "
-        "input_ids and logits that the program itself wrote",
+        "parity NOT checked against PyTorch",
+        "original not compared with the original program: it was made with --check none",
         "files 4, sizes and SHA-256 verified",
         "versions onnx 1.20.0, torch 2.13.0",
         "input past_key_values.{0..1}.key float32 batch_size, 2, past_sequence_length, 8",
@@ -112,26 +105,25 @@ def test_other_layouts_are_told(make_bundle: BundleMaker, layout: str) -> None:
     assert ("length 16, batch 1" in text) == (layout == "static")
 
 
-def test_the_evidence_is_summed_up(make_bundle: BundleMaker, make_manifest: Callable[..., Manifest]) -> None:
-    path = _with_evidence(make_bundle(), make_manifest(), PARITY)
-    assert _json(path)["parity"] == {"level": "standard", **PARITY["summary"]}  # type: ignore[dict-item]
-    assert "checked (standard, 410 cases, worst error 2.68 times what float32 costs)" in _text(path)
-
-
-def test_what_was_not_checked_says_so(
-    make_bundle: BundleMaker, make_manifest: Callable[..., Manifest]
-) -> None:
-    path = make_bundle(checked=False)
-    assert "NOT checked against PyTorch" in _text(path)
-    seal(path, make_manifest(compared_with_original=True))
+def test_the_evidence_is_summed_up(tiny_bundle: Any) -> None:
+    path = tiny_bundle(check="quick").path
+    told, summary = _json(path)["parity"], json.loads((path / "parity.json").read_text())["summary"]
+    assert told == {"level": "quick"} | {key: summary[key] for key in told if key != "level"}
+    cases, worst = told["cases"] - told["skipped"], told["worst_ratio"]
+    said = f"checked (quick, {cases} cases, worst error {worst:.3g} times what float32 costs)"
+    assert said in _text(path)
     assert "original    compared with the original program" in _text(path)
+
+
+def test_what_was_not_checked_says_so(make_bundle: BundleMaker) -> None:
+    assert "NOT checked against PyTorch" in _text(make_bundle())
 
 
 @pytest.mark.parametrize("parity", [{}, {"summary": 3, "level": 7}, {"summary": {"cases": "many"}}])
 def test_odd_evidence_is_refused(
     make_bundle: BundleMaker, make_manifest: Callable[..., Manifest], parity: object
 ) -> None:
-    path = _with_evidence(make_bundle(), make_manifest(), parity)
+    path = _with_evidence(make_bundle(), make_manifest(checked=True), parity)
     with pytest.raises(BundleError, match=r"parity.json cannot be understood: (it lacks )?level"):
         _text(path)
 
@@ -139,7 +131,7 @@ def test_odd_evidence_is_refused(
 def test_unreadable_evidence_is_an_error(
     make_bundle: BundleMaker, make_manifest: Callable[..., Manifest]
 ) -> None:
-    path = _with_evidence(make_bundle(), make_manifest(), [])
+    path = _with_evidence(make_bundle(), make_manifest(checked=True), [])
     with pytest.raises(BundleError, match=r"parity\.json cannot be understood: it holds a list"):
         _text(path)
 
@@ -203,8 +195,8 @@ def test_it_needs_nothing_heavy(make_bundle: BundleMaker) -> None:
     assert json.loads(done.stdout)["name"] == "toy"
 
 
-def test_clients_are_told_with_versions_and_reasons(make_bundle: BundleMaker) -> None:
-    text = _text(make_bundle(attention="gqa"), "--clients")
+def test_clients_are_told_with_versions_and_reasons(tiny_bundle: Any) -> None:
+    text = _text(tiny_bundle().path, "--clients")
     rows = {line.split("  ")[0]: line for line in text.splitlines()}
     assert "1.19.2 to " in rows["onnxruntime"]
     assert (
@@ -214,8 +206,8 @@ def test_clients_are_told_with_versions_and_reasons(make_bundle: BundleMaker) ->
     assert "operators of model" not in text
 
 
-def test_clients_are_in_the_json_where_they_are_asked_for(make_bundle: BundleMaker) -> None:
-    path = make_bundle(layout="static")
+def test_clients_are_in_the_json_where_they_are_asked_for(tiny_bundle: Any) -> None:
+    path = tiny_bundle(seq_len=32, batch_size=2).path
     assert "clients" not in _json(path)
     clients = {client["name"]: client for client in _json(path, "--clients")["clients"]}
     assert clients["onnxruntime"]["runs"]
@@ -225,12 +217,26 @@ def test_clients_are_in_the_json_where_they_are_asked_for(make_bundle: BundleMak
     assert {"package", "oldest", "newest_tried", "versions", "limits"} < set(genai)
 
 
+def test_clients_of_a_bundle_whose_files_tell_them_wrong_are_not_told(
+    tiny_bundle: Any, tmp_path: Path
+) -> None:
+    path = Path(shutil.copytree(tiny_bundle().path, tmp_path / "copy"))
+    genai = (path / "genai_config.json").read_text()
+    (path / "genai_config.json").write_text(genai.replace('"num_hidden_layers": 2', '"num_hidden_layers": 3'))
+    reseal(path)
+    _text(path)
+    with pytest.raises(BundleError, match=r"num_hidden_layers is 3 and must be 2; correct it, or export"):
+        _text(path, "--clients")
+
+
 @pytest.mark.parametrize("content", ["{", "[1", "[" * 100_000, "\xff"])
-def test_a_tokenizer_that_is_no_json_is_one_sentence(make_bundle: BundleMaker, content: str) -> None:
-    path = make_bundle()
-    manifest = open_bundle(path).manifest
+def test_a_tokenizer_that_is_no_json_is_one_sentence(tiny_bundle: Any, tmp_path: Path, content: str) -> None:
+    path = Path(shutil.copytree(tiny_bundle().path, tmp_path / "copy"))
     (path / "tokenizer.json").write_text(content, encoding="latin-1")
-    seal(path, manifest)
+    reseal(path)
     result = CliRunner().invoke(command, [str(path), "--clients"])
     assert isinstance(result.exception, BundleError)
-    assert "tokenizer.json is no JSON" in str(result.exception)
+    assert re.search(
+        r"cannot be used: \S+tokenizer\.json (is not UTF-8 JSON|has)", said := str(result.exception)
+    )
+    assert said.count("export") == 1

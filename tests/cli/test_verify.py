@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpt_onnx.bundle import Manifest, open_bundle, seal
+from gpt_onnx.bundle import Manifest
 from gpt_onnx.cli import main
 from gpt_onnx.cli.verify import caveats
+from tests.resealing import reseal_with_evidence
 
 
 def run(*arguments: object) -> int:
@@ -51,9 +52,9 @@ def test_json_has_every_case(checked: Path, capsys: pytest.CaptureFixture[str]) 
 def test_a_reading_of_somebodys_checkpoint_is_said_to_be_no_more(
     make_manifest: Callable[..., Manifest],
 ) -> None:
-    (line,) = caveats(make_manifest(compared_with_original=False))
+    (line,) = caveats(make_manifest(checked=True, compared_with_original=False))
     assert line.startswith("It was not compared with the original program: export it again with --reference")
-    assert caveats(make_manifest(compared_with_original=True)) == []
+    assert caveats(make_manifest(checked=True, compared_with_original=True)) == []
 
 
 def test_files_only_needs_no_runtime(checked: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,11 +73,11 @@ def test_numbers_that_differ_are_exit_code_3(
     checked: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = Path(shutil.copytree(checked, tmp_path / "copy"))
-    manifest, data = open_bundle(path).manifest, path / "onnx/model.onnx_data"
+    data = path / "onnx/model.onnx_data"
     weights = np.fromfile(data, np.float32)
     weights[np.abs(weights).argmax()] *= 1.01
     weights.tofile(data)
-    seal(path, manifest)
+    reseal_with_evidence(path)
     assert run(path, "-t", 1) == 3
     out, err = capsys.readouterr()
     assert "agree" not in out

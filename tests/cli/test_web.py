@@ -57,7 +57,19 @@ def test_json_has_the_same(bigram: Path, assets: Path, tmp_path: Path) -> None:
     visit = report["first_visit"]
     assert visit["total"] == visit["page"] + visit["runtime"] + visit["model"]
     assert report["built"] is True
+    assert report["advice"] is None
     assert report["bytes"] > visit["total"]
+
+
+def test_advice_stands_beside_the_answer(
+    bigram: Path, assets: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("gpt_onnx.web._build.advice_on", lambda manifest: f"{manifest.name} is slow.")
+    said = ["-o", str(tmp_path / "site"), "--assets", str(assets), "--json"]
+    result = CliRunner().invoke(command, [str(bigram), *said], catch_exceptions=False)
+    assert result.exit_code == 0
+    assert "bigram is slow." in result.stderr.splitlines()
+    assert json.loads(result.stdout)["advice"] == "bigram is slow."
 
 
 def test_samples_of_the_tokenizer_are_its_ids(bigram: Path, assets: Path, tmp_path: Path) -> None:

@@ -1,7 +1,9 @@
 """Clients of JavaScript: where a version of one lies, and what it makes of a bundle, in Node or in a browser.
 
-in_node(NODE, "1.30.0", "greedy_node.mjs", known, rows=(0, 1))["ids"]
-with site(WEB, "1.30.0", known) as server, page(server.url) as p:
+worker = each_node(NODE, "greedy_node.mjs")
+def test_it(worker, version, ...):
+    in_node(worker, NODE, version, known, rows=(0, 1)).check(known)
+with opened(WEB, "1.30.0", known) as p:
     in_browser(p, "byRuntime", task)["ids"]
 """
 
@@ -13,11 +15,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from gpt_onnx.clients import Client
-from tests.interop._browser import Page
+from tests.interop._browser import Page, page
 from tests.interop._known import NEW_TOKENS, PROMPTS, Known
-from tests.interop._node import JS, node_modules_of, run_node
+from tests.interop._node import JS, answering, node_modules_of
+from tests.interop._running import Ran
 from tests.interop._served import Served, serving
+from tests.interop._worker import Worker
 
 SECONDS = 300
 WASM = "onnxruntime-web/dist"
@@ -41,14 +47,30 @@ def _rows(known: Known, rows: Sequence[int]) -> dict[str, Any]:
     }
 
 
-def in_node(client: Client, version: str, script: str, known: Known, rows: Sequence[int] = (0,)) -> Any:
+def each_node(client: Client, script: str) -> Any:
+    """Return a fixture, ``worker``: a script of js/ that answers orders with the ``version`` of a client."""
+
+    @pytest.fixture(name="worker", scope="module")
+    def worker(version: str) -> Iterator[Worker]:
+        with answering(script, package_of(client, version)[0]) as running:
+            yield running
+
+    return worker
+
+
+def in_node(worker: Worker, client: Client, version: str, known: Known, rows: Sequence[int] = (0,)) -> Ran:
     """Let a script of js/ continue some of the prompts, as one batch.
 
     Raises:
         ClientFailed: With what Node.js says.
     """
-    modules, package = package_of(client, version)
-    return run_node(script, modules, {"client": package, "folder": str(known.path), **_rows(known, rows)})
+    _, package = package_of(client, version)
+    return ran_of(worker.ask({"client": package, "folder": str(known.path), **_rows(known, rows)}))
+
+
+def ran_of(made: Mapping[str, Any]) -> Ran:
+    """Return what a program of js/ made: rows of ids, and texts where it has them."""
+    return Ran(made["ids"], made.get("texts"))
 
 
 def wasm_of(modules: Path, package: str) -> str:
@@ -78,10 +100,19 @@ def pipeline_task(client: Client, version: str, known: Known, rows: Sequence[int
     return {
         "library": f"/modules/{package}/dist/transformers.js",
         "wasm": f"/modules/{wasm_of(modules, package)}/",
-        "bundles": "/bundles/",
-        "name": known.path.name,
+        "bundles": "/",
+        "name": f"bundles/{known.path.name}",  # all of the path: 3.4.0 puts no env.localModelPath before it
         **_rows(known, rows),
     }
+
+
+@contextmanager
+def opened(client: Client, version: str, known: Known, **options: Any) -> Iterator[Page]:
+    """Open a page of such a site; nothing that it asks for may be missing, and nothing go wrong unseen."""
+    with site(client, version, known, **options) as server, page(server.url) as p:
+        yield p
+        assert not p.failed
+        assert not p.errors
 
 
 def in_browser(p: Page, function: str, task: Mapping[str, Any]) -> Any:

@@ -1,25 +1,25 @@
 """Node.js, and packages of npm for it and for browsers.
 
     modules = node_modules_of("newest")                  # js/newest/package.json and its lock, by npm ci
-    answer = run_node("greedy_node.mjs", modules, {...}) # a script of js/; what it prints is JSON
+    with answering("greedy_node.mjs", modules) as worker:    # a script of js/
+        worker.ask({...})
 
 Tests are skipped where there is no Node.js, and with npm's last words where packages cannot be installed.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.interop._environments import cache_folder, install, locked
-from tests.interop._running import ClientFailed
+from tests.interop._worker import ClientFailed, Worker, started
 
 JS = Path(__file__).parent / "js"
 FILES = ("package.json", "package-lock.json")
@@ -75,12 +75,13 @@ def run_file(script: Path, *arguments: str, said: str = "", folder: Path | None 
     return done.stdout
 
 
-def run_node(script: str, modules: Path, task: Mapping[str, Any]) -> Any:
-    """Hand a task to a script of js/ and return its answer.
+@contextmanager
+def answering(script: str, modules: Path) -> Iterator[Worker]:
+    """Have a script of js/ answer orders, which ends with the block.
 
     Args:
         script: Its name.
         modules: Where it finds packages.
-        task: What it reads from stdin.
     """
-    return json.loads(run_file(JS / script, str(modules), said=json.dumps(task)).splitlines()[-1])
+    with started([program("node"), JS / script, modules]) as worker:
+        yield worker

@@ -1,21 +1,26 @@
 """Run a client's program in the client's environment, and hold what it writes to this project's runtime.
 
-python = environment_of(ONNXRUNTIME, version)
-check_alone_and_together(python, "onnxruntime_loop.py", known)
+version = each_version(ONNXRUNTIME)
+worker = each_worker(ONNXRUNTIME, "onnxruntime_loop.py")
+
+def test_it(worker, bundles):
+    run(worker, known := bundles("gpt2"), rows=(0, 1)).check(known)
 """
 
 from __future__ import annotations
 
-import json
 import os
-import subprocess
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from gpt_onnx.clients import Client, facts_of, is_older, judge, oldest_version
+import pytest
+
+from gpt_onnx.clients import Client, facts_of, is_older, oldest_version
 from tests.interop._environments import python_of
 from tests.interop._known import NEW_TOKENS, PROMPTS, Known
+from tests.interop._worker import Worker, started
 
 PROGRAMS = Path(__file__).parent / "programs"
 ALL_VERSIONS = "GPT_ONNX_INTEROP_ALL"
@@ -28,11 +33,6 @@ FILES: Mapping[str, str] = {
     "ONNX reference evaluator": "reference",
 }
 """Client to the middle of the name of its requirements file."""
-SECONDS = 600
-
-
-class ClientFailed(Exception):  # noqa: N818  # it is what happened, to the client
-    """A client's program ended with an error: its last line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +40,12 @@ class Ran:
     """What a program wrote."""
 
     ids: list[list[int]]
-    texts: list[str] | None
-    version: str
+    texts: list[str] | None = None
+
+    def check(self, known: Known) -> None:
+        """Hold it to what this runtime writes."""
+        known.check(self.ids)
+        known.check_texts(self.ids, self.texts)
 
 
 def versions(client: Client) -> tuple[str, ...]:
@@ -54,55 +58,70 @@ def environment_of(client: Client, version: str) -> Path:
     return python_of(FILES[client.name], f"{client.package.split()[-1]}=={version}")
 
 
-def run(python: Path, program: str, known: Known, rows: Sequence[int] = (0,)) -> Ran:
+def each_version(client: Client) -> Any:
+    """Return a fixture, ``version``, that runs a test once for each version."""
+
+    @pytest.fixture(name="version", params=versions(client), scope="module")
+    def version(request: pytest.FixtureRequest) -> str:
+        chosen: str = request.param
+        return chosen
+
+    return version
+
+
+def each_environment(client: Client) -> Any:
+    """Return a fixture, ``python``: the interpreter that has the ``version``."""
+
+    @pytest.fixture(name="python", scope="module")
+    def python(version: str) -> Path:
+        return environment_of(client, version)
+
+    return python
+
+
+def each_worker(client: Client, program: str, name: str = "worker") -> Any:
+    """Return a fixture: a program of programs/ that answers orders in the environment of the ``version``."""
+
+    @pytest.fixture(name=name, scope="module")
+    def worker(version: str) -> Iterator[Worker]:
+        with started([environment_of(client, version), PROGRAMS / program]) as running:
+            yield running
+
+    return worker
+
+
+def run(worker: Worker, known: Known, rows: Sequence[int] = (0,)) -> Ran:
     """Let a program continue some of the prompts, as one batch.
 
     Raises:
-        ClientFailed: with its last line.
+        ClientFailed: with what it says.
     """
     prompts, texts = [known.prompt_ids[row] for row in rows], [PROMPTS[row] for row in rows]
-    return run_order(python, program, known.path, prompts, texts)
+    return run_order(worker, known.path, prompts, texts)
+
+
+def run_each(worker: Worker, known: Known, batches: Sequence[Sequence[int]]) -> list[Ran]:
+    """Let a program continue several batches of prompts, one after another.
+
+    Raises:
+        ClientFailed: with what it says.
+    """
+    return [run(worker, known, rows) for rows in batches]
 
 
 def run_order(
-    python: Path, program: str, bundle: Path, prompts: Sequence[Sequence[int]], texts: Sequence[str] = ()
+    worker: Worker, bundle: Path, prompts: Sequence[Sequence[int]], texts: Sequence[str] = ()
 ) -> Ran:
     """Let a program continue prompts, as one batch; without texts, by ids alone.
 
     Raises:
-        ClientFailed: with its last line.
+        ClientFailed: with what it says.
     """
     order = {"bundle": str(bundle), "prompts": prompts, "texts": texts, "new_tokens": NEW_TOKENS}
-    done = subprocess.run(
-        [python, PROGRAMS / program], input=json.dumps(order), capture_output=True, text=True, timeout=SECONDS
-    )
-    if done.returncode:
-        raise ClientFailed((done.stderr.strip().splitlines() or ["it said nothing"])[-1])
-    answer = json.loads(done.stdout.splitlines()[-1])
-    return Ran(answer["ids"], answer.get("texts"), answer["version"])
+    return Ran(**worker.ask(order))
 
 
 def is_too_old(client: Client, version: str, known: Known) -> bool:
     """Whether the table says that a version cannot run a bundle."""
     facts = facts_of(known.gpt.engine.bundle)
     return is_older(version, oldest_version(client, facts))
-
-
-def runs(client: Client, known: Known) -> bool:
-    """Return whether the table says that a client can run a bundle at all."""
-    return judge(client, facts_of(known.gpt.engine.bundle)).runs
-
-
-def check_alone(python: Path, program: str, known: Known) -> None:
-    """Hold the text of one prompt to this runtime's."""
-    ran = run(python, program, known)
-    known.check(ran.ids)
-    known.check_texts(ran.ids, ran.texts)
-
-
-def check_alone_and_together(python: Path, program: str, known: Known) -> None:
-    """Hold the text of one prompt, and of a batch of two that are not equally long, to this runtime's."""
-    check_alone(python, program, known)
-    ran = run(python, program, known, rows=(0, 1))
-    known.check(ran.ids)
-    known.check_texts(ran.ids, ran.texts)

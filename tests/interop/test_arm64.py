@@ -13,6 +13,7 @@ import pytest
 
 from tests.interop._arm64 import Root, arm64_root, sizes
 from tests.interop._known import NEW_TOKENS
+from tests.interop._models import NAMES
 from tests.interop.conftest import BundleMaker
 
 PRECISIONS = ("fp32", "int8", "int4")
@@ -41,27 +42,30 @@ def root() -> Root:
     return arm64_root()
 
 
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_greedy_text_on_arm_is_the_same_as_here(root: Root, bundles: BundleMaker, precision: str) -> None:
-    known = bundles("sinusoidal", precision, check="quick")
-    known.check([written(root, known.path, known.prompt_ids[0])])
-
-
-@pytest.mark.parametrize("name", ["gpt2", "llama"])
-@pytest.mark.parametrize("precision", ["fp32", "int4"])
-def test_other_models_write_the_same_on_arm(
+def test_greedy_text_on_arm_is_the_same_as_here(
     root: Root, bundles: BundleMaker, name: str, precision: str
 ) -> None:
-    known = bundles(name, precision)
+    known = bundles(name, precision, check="quick")
     known.check([written(root, known.path, known.prompt_ids[0])])
 
 
+@pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_a_bundle_verifies_on_arm_without_torch(root: Root, bundles: BundleMaker, precision: str) -> None:
-    answer = json.loads(root.run("verify", bundles("sinusoidal", precision, check="quick").path, "--json"))
+def test_a_bundle_verifies_on_arm_without_torch(
+    root: Root, bundles: BundleMaker, name: str, precision: str
+) -> None:
+    answer = json.loads(root.run("verify", bundles(name, precision, check="quick").path, "--json"))
     assert answer["passed"] is True
     assert answer["checked"] is True
     assert 0 < max(case["max_ratio"] for case in answer["cases"]) < 1
+
+
+@pytest.mark.parametrize("target", ["web", "portable"])
+def test_half_precision_on_arm_writes_the_same(root: Root, bundles: BundleMaker, target: str) -> None:
+    known = bundles("gpt2", "fp16", target)
+    known.check([written(root, known.path, known.prompt_ids[0])])
 
 
 def test_the_machine_is_an_arm_and_has_the_runtime_alone(root: Root, bundles: BundleMaker) -> None:

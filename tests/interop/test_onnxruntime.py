@@ -4,59 +4,47 @@ from __future__ import annotations
 
 import os
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from gpt_onnx.clients import ONNXRUNTIME
+from tests.interop._cases import SLOTS, every_bundle, every_frozen_bundle
 from tests.interop._known import NEW_TOKENS
-from tests.interop._models import NAMES
-from tests.interop._running import (
-    ClientFailed,
-    check_alone,
-    check_alone_and_together,
-    environment_of,
-    is_too_old,
-    run,
-    versions,
-)
+from tests.interop._running import each_environment, each_version, each_worker, is_too_old, run, run_each
+from tests.interop._told import check_as_told
+from tests.interop._worker import Worker
 
 ROOT = Path(__file__).parents[2]
-PROGRAM = "onnxruntime_loop.py"
+ERROR = "GatherBlockQuantized|Only 4b quantization is supported"
+version = each_version(ONNXRUNTIME)
+python = each_environment(ONNXRUNTIME)
+worker = each_worker(ONNXRUNTIME, "onnxruntime_loop.py")
+frozen_worker = each_worker(ONNXRUNTIME, "onnxruntime_frozen.py", "frozen_worker")
 
 
-@pytest.fixture(params=versions(ONNXRUNTIME))
-def version(request: pytest.FixtureRequest) -> str:
-    chosen: str = request.param
-    return chosen
-
-
-@pytest.fixture
-def python(version: str) -> Path:
-    return environment_of(ONNXRUNTIME, version)
-
-
-@pytest.mark.parametrize("target", ["cpu", "portable"])
-@pytest.mark.parametrize("precision", ["fp32", "int4"])
-@pytest.mark.parametrize("name", NAMES)
-def test_greedy_text_is_the_same(
-    bundles: Any, python: Path, version: str, name: str, precision: str, target: str
+@every_bundle
+def test_greedy_text_is_as_the_table_says(
+    bundles: Any, worker: Worker, version: str, name: str, precision: str, target: str
 ) -> None:
     known = bundles(name, precision, target)
-    if is_too_old(ONNXRUNTIME, version, known):
-        with pytest.raises(ClientFailed):
-            run(python, PROGRAM, known)
-        return
-    check_alone_and_together(python, PROGRAM, known)
+    check_as_told(ONNXRUNTIME, version, known, partial(run_each, worker, known), ERROR)
 
 
-def test_a_graph_without_a_cache_runs(bundles: Any, python: Path) -> None:
-    check_alone(python, PROGRAM, bundles("sinusoidal", kv_cache=False))
+def test_a_graph_without_a_cache_runs(bundles: Any, worker: Worker) -> None:
+    known = bundles("sinusoidal", kv_cache=False)
+    run(worker, known).check(known)
 
 
-def test_target_web_is_that_of_cpu(bundles: Any, python: Path) -> None:
-    check_alone_and_together(python, PROGRAM, bundles("sinusoidal", target="web"))
+@every_frozen_bundle
+def test_frozen_lengths_write_the_same(
+    bundles: Any, frozen_worker: Worker, version: str, name: str, precision: str, target: str
+) -> None:
+    known = bundles(name, precision, target, seq_len=SLOTS)
+    go = partial(run_each, frozen_worker, known)
+    check_as_told(ONNXRUNTIME, version, known, go, ERROR, batch=False)
 
 
 OWN_RUNTIME = "import sys; from gpt_onnx.runtime import OnnxGPT; OnnxGPT.load(sys.argv[1])"
@@ -81,7 +69,3 @@ def test_a_wrong_text_would_be_noticed(bundles: Any, python: Path) -> None:
     other = [*known.ids[0][:32], *known.ids[1][: NEW_TOKENS - 32]]
     with pytest.raises(AssertionError, match="parts from this runtime's text"):
         known.check([other])
-
-
-def test_half_precision_runs(bundles: Any, python: Path) -> None:
-    check_alone_and_together(python, PROGRAM, bundles("gpt2", "fp16", "portable"))

@@ -2,32 +2,23 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-import pytest
-
 from gpt_onnx.clients import OPTIMUM
-from tests.interop._models import NAMES
-from tests.interop._running import check_alone, check_alone_and_together, environment_of, versions
+from tests.interop._cases import every_bundle
+from tests.interop._running import each_version, each_worker, run_each
+from tests.interop._told import check_as_told
+from tests.interop._worker import Worker
 
-PROGRAM = "optimum_generate.py"
-
-
-@pytest.fixture(params=versions(OPTIMUM))
-def python(request: pytest.FixtureRequest) -> Path:
-    return environment_of(OPTIMUM, request.param)
+version = each_version(OPTIMUM)
+worker = each_worker(OPTIMUM, "optimum_generate.py")
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int4"])
-@pytest.mark.parametrize("name", NAMES)
-def test_greedy_text_is_the_same(bundles: Any, python: Path, name: str, precision: str) -> None:
-    check_alone_and_together(python, PROGRAM, bundles(name, precision, "portable"))
-
-
-def test_target_cpu_runs_for_one_prompt(bundles: Any, python: Path) -> None:
-    check_alone(python, PROGRAM, bundles("sinusoidal"))
-
-
-def test_half_precision_runs(bundles: Any, python: Path) -> None:
-    check_alone_and_together(python, PROGRAM, bundles("gpt2", "fp16", "portable"))
+@every_bundle
+def test_greedy_text_is_as_the_table_says(
+    bundles: Any, worker: Worker, version: str, name: str, precision: str, target: str
+) -> None:
+    known = bundles(name, precision, target)
+    go = partial(run_each, worker, known)
+    check_as_told(OPTIMUM, version, known, go, batch=target == "portable")

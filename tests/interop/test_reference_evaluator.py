@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from functools import partial
 from typing import Any
 
-import pytest
-
 from gpt_onnx.clients import REFERENCE
-from tests.interop._models import NAMES
-from tests.interop._running import check_alone, check_alone_and_together, environment_of, versions
+from tests.interop._cases import every_bundle, exact
+from tests.interop._running import each_version, each_worker, run_each
+from tests.interop._told import check_as_told
+from tests.interop._worker import Worker
 
-PROGRAM = "reference_evaluate.py"
-
-
-@pytest.fixture(params=versions(REFERENCE))
-def python(request: pytest.FixtureRequest) -> Path:
-    return environment_of(REFERENCE, request.param)
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_greedy_text_is_the_same(bundles: Any, python: Path, name: str) -> None:
-    check_alone_and_together(python, PROGRAM, bundles(name, target="portable"))
+ERROR = "com.microsoft"
+version = each_version(REFERENCE)
+worker = each_worker(REFERENCE, "reference_evaluate.py")
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_greedy_text_of_integer_weights_is_the_same(bundles: Any, python: Path, name: str) -> None:
-    check_alone(python, PROGRAM, bundles(name, "int4", "portable", accuracy_level=0))
+@every_bundle
+def test_greedy_text_is_as_the_table_says(
+    bundles: Any, worker: Worker, version: str, name: str, precision: str, target: str
+) -> None:
+    known = bundles(name, precision, target, **exact(precision))
+    go = partial(run_each, worker, known)
+    check_as_told(REFERENCE, version, known, go, ERROR, batch=precision == "fp32")

@@ -98,29 +98,14 @@ def test_caches_are_those_of_data_in_bytes(tmp_path: Path) -> None:
     assert cache_bytes(tmp_path / "missing") == {}
 
 
-def bundle_with(folder: Path, precision: str, quality: str | None) -> Any:
-    """What mean_kl looks at of a bundle."""
-    if quality is not None:
-        (folder / "quality.json").write_text(quality)
-    manifest = SimpleNamespace(precision=precision, files={} if quality is None else {"quality.json": None})
-    return SimpleNamespace(manifest=manifest, file=lambda name: folder / name)
-
-
-QUALITY = (
-    '{"kl": {"mean": {"value": 0.03, "error": 0.001}}, "ratio": {"value": 1.01}, "same_top": {"value": 0.9}, '
-    '"tokens": 20480}'
-)
-
-
 @pytest.mark.parametrize(
-    ("precision", "quality", "kl"),
-    [
-        ("int4", QUALITY, 0.03),
-        ("int4", None, None),
-        ("fp32", None, 0.0),
-    ],
+    ("precision", "measured", "kl"),
+    [("int4", 0.03, 0.03), ("int4", None, None), ("fp32", None, 0.0)],
 )
 def test_quality_is_what_the_export_measured(
-    tmp_path: Path, precision: str, quality: str | None, kl: float | None
+    monkeypatch: pytest.MonkeyPatch, precision: str, measured: float | None, kl: float | None
 ) -> None:
-    assert mean_kl(bundle_with(tmp_path, precision, quality)) == kl
+    found = None if measured is None else SimpleNamespace(kl_mean=measured)
+    monkeypatch.setattr("gpt_onnx.runtime.bench.bundle_facts.read_quality", lambda bundle: found)
+    bundle: Any = SimpleNamespace(manifest=SimpleNamespace(precision=precision))
+    assert mean_kl(bundle) == kl

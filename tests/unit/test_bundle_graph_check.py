@@ -90,7 +90,7 @@ def _function(model: Any) -> None:
 
 
 def _foreign_location(model: Any) -> None:
-    _external("wte", "location", "../secret")(model)
+    _external("wte.weight", "location", "../secret")(model)
 
 
 def _drop_default(model: Any) -> None:
@@ -158,11 +158,11 @@ FAULTS: dict[str, tuple[Edit, str]] = {
     "other opset": (_opset(20), "its opset is 20; the manifest says 21"),
     "other IR version": (lambda model: setattr(model, "ir_version", 9), "its IR version is 9"),
     "location elsewhere": (_foreign_location, "'../secret'"),
-    "offset into another weight": (_external("lm_head", "offset", 64), "share the bytes"),
-    "offset past the end": (_external("lm_head", "offset", 1 << 40), "the file has"),
-    "same bytes twice": (_external("lm_head", "offset", 0), "same bytes as another"),
-    "wrong length": (_external("lm_head", "length", 8), "8 bytes outside of the graph"),
-    "negative offset": (_external("lm_head", "offset", -1), "'-1'"),
+    "offset into another weight": (_external("lm_head.weight", "offset", 64), "share the bytes"),
+    "offset past the end": (_external("lm_head.weight", "offset", 1 << 40), "the file has"),
+    "same bytes twice": (_external("lm_head.weight", "offset", 0), "same bytes as another"),
+    "wrong length": (_external("lm_head.weight", "length", 8), "8 bytes outside of the graph"),
+    "negative offset": (_external("lm_head.weight", "offset", -1), "'-1'"),
     "no default": (_drop_default, "num_logits_to_keep has no default"),
     "default for another input": (_default_for_ids, "'input_ids' has a default"),
     "two weights of a name": (_same_name, "same name"),
@@ -212,9 +212,9 @@ def test_gqa_has_one_fused_attention_a_layer(make_bundle: BundleMaker) -> None:
 def test_fused_attention_is_no_decomposed_one_whatever_the_manifest_says(make_bundle: BundleMaker) -> None:
     path = make_bundle(attention="gqa")
     manifest = open_bundle(path).manifest
-    seal(
-        path, dataclasses.replace(manifest, graph=dataclasses.replace(manifest.graph, attention="decomposed"))
-    )
+    decomposed = dataclasses.replace(manifest.graph, attention="decomposed")
+    biased = dataclasses.replace(manifest.model, position="alibi")
+    seal(path, dataclasses.replace(manifest, graph=decomposed, model=biased))
     with pytest.raises(BundleError, match="2 GroupQueryAttention; the manifest says that attention is decom"):
         check_graph(open_bundle(path))
 
@@ -237,7 +237,9 @@ def test_a_gap_beyond_alignment_is_refused(make_bundle: BundleMaker) -> None:
     offset = 1 << 17
     content = (path / "onnx/model.onnx_data").read_bytes()[:4096].ljust(offset, b"\0") + head
     with pytest.raises(BundleError, match="fewer than 65536 may"):
-        check_graph(open_bundle(make_bundle(edit=_external("lm_head", "offset", offset), data=content)))
+        check_graph(
+            open_bundle(make_bundle(edit=_external("lm_head.weight", "offset", offset), data=content))
+        )
 
 
 def test_static_graphs_cover_the_data_together(make_bundle: BundleMaker) -> None:
@@ -245,14 +247,14 @@ def test_static_graphs_cover_the_data_together(make_bundle: BundleMaker) -> None
         if len(model.graph.input) == 3:  # prefill: keeps a copy of its own, decode still has it outside
             from onnx import numpy_helper
 
-            head = _weight(model, "lm_head")
+            head = _weight(model, "lm_head.weight")
             values = (
                 numpy_helper.to_array(_weight(model, "heads_shape"))
                 .repeat(44)
                 .astype("float32")
                 .reshape(16, 11)
             )
-            head.CopyFrom(numpy_helper.from_array(values, "lm_head"))
+            head.CopyFrom(numpy_helper.from_array(values, "lm_head.weight"))
 
     check_graph(open_bundle(make_bundle(layout="static", edit=inline_the_head)))
 

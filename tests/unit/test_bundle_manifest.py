@@ -24,6 +24,7 @@ from gpt_onnx.bundle import (
 )
 from gpt_onnx.config import POSITIONS
 from gpt_onnx.errors import BundleError
+from tests.integer_weights import INT4
 
 ManifestMaker = Callable[..., Manifest]
 ENTRY = FileEntry(size=3, sha256="ab" * 32)
@@ -83,22 +84,23 @@ def test_a_newer_format_is_refused_in_one_sentence(values: dict[str, Any]) -> No
 
 
 def test_a_bundle_of_the_first_format_has_no_quantised_weights(values: dict[str, Any]) -> None:
-    older = {key: value for key, value in values.items() if key != "quantization"} | {"format_version": 1}
+    graph = {key: value for key, value in values["graph"].items() if key != "shards"}
+    older = {key: value for key, value in values.items() if key != "quantization"}
+    older |= {"format_version": 1, "graph": graph}
     manifest = decode_manifest(_encoded(older))
     assert (manifest.format_version, manifest.quantization) == (FORMAT_VERSION, None)
 
 
+@pytest.mark.parametrize(("version", "key"), [(1, "quantization"), (2, "shards")])
+def test_an_older_format_has_no_key_that_a_newer_one_brought(
+    values: dict[str, Any], version: int, key: str
+) -> None:
+    with pytest.raises(BundleError, match=f"it has the key '{key}', which came with format_version"):
+        decode_manifest(_encoded(values | {"format_version": version}))
+
+
 def test_how_weights_were_quantised_comes_back_equal(make_manifest: ManifestMaker) -> None:
-    info = QuantizationInfo(
-        bits=4,
-        block_size=32,
-        symmetric=False,
-        accuracy_level=4,
-        quantizer="rtn",
-        head_bits=8,
-        float_weights=["h.*.ln_1.weight"],
-    )
-    manifest = make_manifest(files=FILES, precision="int4", quantization=info)
+    manifest = make_manifest(files=FILES, precision="int4", quantization=INT4)
     assert decode_manifest(encode_manifest(manifest)) == manifest
 
 

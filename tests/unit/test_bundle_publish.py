@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import signal
 import stat
 import tempfile
 from collections.abc import Callable, Iterator
@@ -149,6 +150,19 @@ def test_missing_folders_are_made_and_removed_again(publish: Publish, tmp_path: 
     assert not (tmp_path / "a").exists()
     publish(out)
     assert _name_of(out) == "toy"
+
+
+def test_a_second_ctrl_c_waits_until_all_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    delete = shutil.rmtree
+
+    def interrupted(*arguments: object, **options: object) -> None:
+        signal.raise_signal(signal.SIGINT)
+        delete(*arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(shutil, "rmtree", interrupted)
+    with pytest.raises(KeyboardInterrupt), publishing(tmp_path / "a" / "b" / "out"):
+        raise KeyboardInterrupt
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_an_unsealed_folder_is_not_published(out: Path) -> None:

@@ -56,7 +56,7 @@ def test_copies_hold_the_chosen_rows_up_to_their_lengths() -> None:
 
 def test_padding_of_heads_and_of_the_cache_is_cut_off() -> None:
     caches = [np.full((2, 1, 8, 16), value, np.float32) for value in (1, 2, 3, 4)]
-    layers = without_padding(caches, np.array([5, 3]), 12)
+    layers = list(without_padding(caches, np.array([5, 3]), 12))
     assert [(keys.shape, values.shape) for keys, values in layers] == [((2, 1, 5, 12), (2, 1, 5, 12))] * 2
     assert [float(keys[0, 0, 4, 11]) for keys, _ in layers] == [1, 3]
     assert not layers[0][0][1, :, 3:].any()

@@ -10,15 +10,9 @@ from typing import Any
 import pytest
 
 from gpt_onnx.checkpoint import TokenizerFiles
-from gpt_onnx.clients import BundleFacts
+from gpt_onnx.checkpoint.special_ids import special_ids, special_of
+from gpt_onnx.clients import BundleFacts, config_json, genai_config_json, generation_config_json
 from gpt_onnx.config import GPTConfig
-from gpt_onnx.export.clients import (
-    config_json,
-    genai_config_json,
-    generation_config_json,
-    special_ids,
-    special_of,
-)
 from gpt_onnx.export.readme import readme
 from gpt_onnx.rope import RopeScaling
 from gpt_onnx.runtime.generation_config import GenerationDefaults
@@ -244,7 +238,7 @@ def _facts(
 
 
 def test_readme_says_what_the_bundle_is_and_how_it_runs(make_manifest: Any) -> None:
-    text = readme(_facts(make_manifest("dynamic", "gqa")))
+    text = readme(_facts(make_manifest("dynamic", "gqa", checked=True)))
     for words in (
         "# toy\n",
         "checked against the model in PyTorch",
@@ -329,5 +323,5 @@ def test_readme_tells_checks_and_notes(make_manifest: Any) -> None:
     assert "It was NOT compared with the model it was made from (`checked: false`)." in unchecked
     assert "parity.json" not in unchecked
     assert "\nMind the gap.\n" in unchecked
-    compared = readme(_facts(make_manifest(compared_with_original=True)))
+    compared = readme(_facts(make_manifest(checked=True, compared_with_original=True)))
     assert "It was compared with the original program." in compared

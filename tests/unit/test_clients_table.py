@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from gpt_onnx.bundle import QuantizationInfo
 from gpt_onnx.clients import (
     CLIENTS,
     GENAI,
@@ -29,16 +28,7 @@ from gpt_onnx.clients import (
     tokenizer_kind,
     verdicts,
 )
-
-INT4 = QuantizationInfo(
-    bits=4,
-    block_size=32,
-    symmetric=False,
-    accuracy_level=4,
-    quantizer="rtn",
-    head_bits=8,
-    float_weights=["ln_f.weight"],
-)
+from tests.integer_weights import INT4
 
 
 def _facts(manifest: Any, **changes: Any) -> BundleFacts:
@@ -135,13 +125,41 @@ def test_small_webassembly_runs_target_web_and_learned_positions_in_float32(make
     assert is_warned(target="cpu", position="learned", precision="int4", quantization=INT4)
 
 
+def test_integers_that_browsers_multiply_slowly_are_told(make_manifest: Any) -> None:
+    fused, standard = (_quantized(make_manifest, attention, 4) for attention in ("gqa", "decomposed"))
+    assert "for speed export with --target portable" in _verdict(WEB, fused).limits[0]
+    assert 'session.disable_quant_qdq to "1"' in _verdict(WEB, standard).limits[0]
+    assert not _verdict(WEB, _facts(make_manifest("dynamic", "gqa"))).limits
+
+
 def test_openvino_takes_a_tied_table_of_integers_in_standard_operators_alone(make_manifest: Any) -> None:
     fused, standard = (_quantized(make_manifest, attention, 0) for attention in ("gqa", "decomposed"))
     tied = dataclasses.replace(fused, tied=True)
     assert "--head-precision fp32" in _verdict(OPENVINO, tied).faults[0]
     assert _verdict(OPENVINO, fused).runs
-    assert _verdict(OPENVINO, dataclasses.replace(tied, manifest=tied.manifest.replace(target="web"))).runs
+    learned = dataclasses.replace(tied.manifest.model, position="learned")
+    as_it_is = tied.manifest.replace(target="web", model=learned)
+    assert _verdict(OPENVINO, dataclasses.replace(tied, manifest=as_it_is)).runs
     assert _verdict(OPENVINO, dataclasses.replace(standard, tied=True)).runs
+
+
+@pytest.mark.parametrize(
+    ("target", "position", "runs"),
+    [
+        ("web", "sinusoidal", False),
+        ("web", "rotary", False),
+        ("web", "learned", True),
+        ("cpu", "rotary", True),
+    ],
+)
+def test_openvino_computes_no_angles_in_int64(
+    make_manifest: Any, target: str, position: str, runs: bool
+) -> None:
+    manifest = make_manifest("dynamic", "gqa", target=target)
+    model = dataclasses.replace(manifest.model, position=position)
+    verdict = _verdict(OPENVINO, _facts(manifest.replace(model=model)))
+    assert verdict.runs == runs
+    assert runs or "in int32 and, silently, wrongly" in verdict.faults[0]
 
 
 def test_the_oldest_version_is_that_of_what_the_bundle_has(make_manifest: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import time
 import warnings
@@ -373,7 +374,7 @@ def test_nan_weights_are_an_error_and_not_token_zero(tiny_bundle: Any, tmp_path:
     engine = OnnxGPT.load(copy_with(tiny_bundle().path, tmp_path / "nan", poison), threads=1)
     with pytest.raises(BundleError, match=r"returned NaN or infinite logits \(row 0, new token 0\)"):
         engine.generate([1, 2], 3, GREEDY)
-    with pytest.raises(BundleError, match="gpt-onnx verify"):
+    with pytest.raises(BundleError, match="export it again"):
         engine.logits([1, 2])
 
 
@@ -436,3 +437,50 @@ def test_two_engines_and_two_decoders_do_not_disturb_each_other(tiny_bundle: Any
     assert_close(a, c)
     assert_close(a, gqa.logits([[1, 2, 3, 5]])[0, -1])
     assert_close(b, gqa.logits([[4, 5]])[0, -1])
+
+
+def test_an_unloaded_engine_loads_again_when_it_is_used(tiny_bundle: Any) -> None:
+    engine = OnnxGPT.load(tiny_bundle().path, threads=1)
+    logits, started = engine.logits([ids_of(9)]), engine.stream(ids_of(5), 4, GREEDY, ignore_eos=True)
+    first = next(started)
+    engine.unload()
+    assert (engine.provider, engine.threads) == ("cpu", 1)
+    rest = list(started)  # what is on its way goes on
+    assert engine.generate([ids_of(5)], 4, GREEDY, ignore_eos=True)[0].ids == (first, *rest)
+    engine.unload()
+    assert engine.logits([ids_of(9)]).tobytes() == logits.tobytes()
+
+
+def test_an_unloaded_engine_is_found_from_another_folder(
+    tiny_bundle: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tiny_bundle().path
+    monkeypatch.chdir(path.parent)
+    engine = OnnxGPT.load(path.name, threads=1)
+    engine.unload()
+    monkeypatch.chdir(tmp_path)
+    assert (engine.vocab_size, engine.limit) == (VOCAB, None)
+    assert engine.logits([[1, 2]]).shape == (1, 2, VOCAB)
+
+
+def test_a_profile_is_ended_before_an_engine_is_unloaded(tiny_bundle: Any, tmp_path: Path) -> None:
+    engine = OnnxGPT.load(tiny_bundle().path, threads=1, profile=tmp_path / "prof")
+    with pytest.raises(InputError, match="end_profiles"):
+        engine.unload()
+    assert all(path.is_file() for path in engine.end_profiles())
+    engine.unload()
+    assert engine.logits([[1, 2]]).shape == (1, 2, VOCAB)
+
+
+def test_an_unloaded_engine_refuses_what_became_another_bundle(tiny_bundle: Any, tmp_path: Path) -> None:
+    shutil.copytree(tiny_bundle().path, tmp_path / "b")
+    engine = OnnxGPT.load(tmp_path / "b", threads=1)
+    engine.unload()
+    shutil.rmtree(tmp_path / "b")
+    shutil.copytree(tiny_bundle(config={"position": "learned"}).path, tmp_path / "b")
+    with pytest.raises(BundleError, match="another bundle"):
+        engine.logits([ids_of(3)])
+    data = tmp_path / "b" / "onnx" / "model.onnx_data"
+    data.write_bytes(bytes(data.stat().st_size))
+    with pytest.raises(BundleError, match="SHA-256"):
+        engine.logits([ids_of(3)])

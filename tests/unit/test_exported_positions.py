@@ -55,6 +55,20 @@ def _feeds(path: Path, positions: np.ndarray, sizes: dict[str, int]) -> dict[str
     return feeds
 
 
+def _encoding_at_every_magnitude(run_ort: Any, onnx: Path, role: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return POSITIONS as this graph takes them, (B, S), and what it makes of them, (B, S, N)."""
+    path = _show_encoding(onnx, role)
+    positions = POSITIONS[:, None] if role == "decode" else POSITIONS[None]
+    batch, length = positions.shape
+    sizes = {
+        "batch_size": batch,
+        "sequence_length": length,
+        "past_sequence_length": 0,
+        "past_sequence_length + sequence_length": length,
+    }
+    return positions, list(run_ort(path, _feeds(path, positions, sizes)).values())[-1]
+
+
 @pytest.mark.parametrize(
     ("options", "role"),
     [
@@ -69,17 +83,8 @@ def test_exported_encoding_is_right_at_every_magnitude(
     exported: Any, run_ort: Any, tmp_path: Path, options: Any, role: str
 ) -> None:
     shutil.copytree(exported(**options).path / "onnx", tmp_path / "onnx")
-    path = _show_encoding(tmp_path / "onnx", role)
-    positions = POSITIONS[:, None] if role == "decode" else POSITIONS[None]
-    batch, length = positions.shape
-    sizes = {
-        "batch_size": batch,
-        "sequence_length": length,
-        "past_sequence_length": 0,
-        "past_sequence_length + sequence_length": length,
-    }
-    found = list(run_ort(path, _feeds(path, positions, sizes)).values())[-1]
-    assert found.shape == (batch, length, N_EMBD)
+    positions, found = _encoding_at_every_magnitude(run_ort, tmp_path / "onnx", role)
+    assert found.shape == (*positions.shape, N_EMBD)
     assert np.abs(found - _truth(positions)).max() < 2e-6
 
 
@@ -100,17 +105,8 @@ def test_exported_rotation_is_right_at_every_magnitude(
 ) -> None:
     report = exported({"position": "rotary", "norm": "rmsnorm"}, **options)
     shutil.copytree(report.path / "onnx", tmp_path / "onnx")
-    path = _show_encoding(tmp_path / "onnx", role)
-    positions = POSITIONS[:, None] if role == "decode" else POSITIONS[None]
-    batch, length = positions.shape
-    sizes = {
-        "batch_size": batch,
-        "sequence_length": length,
-        "past_sequence_length": 0,
-        "past_sequence_length + sequence_length": length,
-    }
-    found = list(run_ort(path, _feeds(path, positions, sizes)).values())[-1]
-    assert found.shape == (batch, length, 24)
+    positions, found = _encoding_at_every_magnitude(run_ort, tmp_path / "onnx", role)
+    assert found.shape == (*positions.shape, 24)
     assert np.abs(found - _rotary_truth(positions)).max() < 2e-6
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C waits for the end of an import, and then is what it is."""
+"""Ctrl-C and its like wait for the end of an import or a deletion, and then are what they are."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from gpt_onnx.runtime._interrupts import ctrl_c_held
+from gpt_onnx._interrupts import interrupts_held
 
 
 def fail() -> None:
@@ -17,7 +17,7 @@ def fail() -> None:
 
 def interrupted(rest: Callable[[], None]) -> None:
     """An import that goes on with ``rest`` after ctrl-C."""
-    with ctrl_c_held():
+    with interrupts_held():
         signal.raise_signal(signal.SIGINT)
         rest()
 
@@ -37,14 +37,14 @@ def test_ctrl_c_is_told_rather_than_what_became_of_the_import() -> None:
 
 
 def test_an_import_that_fails_by_itself_says_so() -> None:
-    with pytest.raises(ImportError, match="initialization failed"), ctrl_c_held():
+    with pytest.raises(ImportError, match="initialization failed"), interrupts_held():
         fail()
 
 
 def test_an_ignored_ctrl_c_stays_ignored() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with ctrl_c_held():
+        with interrupts_held():
             signal.raise_signal(signal.SIGINT)
     finally:
         signal.signal(signal.SIGINT, before)
@@ -54,10 +54,31 @@ def test_other_threads_import_as_ever() -> None:
     done: list[str] = []
 
     def work() -> None:
-        with ctrl_c_held():
+        with interrupts_held():
             done.append("imported")
 
     thread = threading.Thread(target=work)
     thread.start()
     thread.join()
     assert done == ["imported"]
+
+
+@pytest.mark.skipif(not hasattr(signal, "SIGHUP"), reason="the system has no SIGHUP")
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGHUP"])
+def test_a_signal_with_a_handler_of_pythons_waits_too(name: str) -> None:
+    number, told = getattr(signal, name), []
+    before = signal.signal(number, lambda number, frame: told.append(number))
+    try:
+        with interrupts_held():
+            signal.raise_signal(number)
+            signal.raise_signal(signal.SIGINT)  # the second, which is lost
+            assert told == []
+        assert told == [number]
+    finally:
+        signal.signal(number, before)
+
+
+def test_a_signal_that_ends_the_process_at_once_is_left_so() -> None:
+    assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
+    with interrupts_held():
+        assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL

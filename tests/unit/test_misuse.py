@@ -5,7 +5,8 @@ from __future__ import annotations
 import click
 import pytest
 
-from gpt_onnx.cli._misuse import as_typed, refuse_misuse
+from gpt_onnx.cli._misuse import as_typed, misuse
+from gpt_onnx.export.options import ExportOptions
 
 NAMES = ("block_size", "max_kl", "seq_len", "check", "calibration", "target")
 
@@ -28,6 +29,10 @@ def test_names_are_as_they_are_typed(message: str, typed: str) -> None:
 
 
 def test_a_contradiction_is_a_usage_error() -> None:
-    refuse_misuse({"precision": "int4", "block_size": 64})
-    with pytest.raises(click.UsageError, match="--block-size is 64 and the weights stay fp32"):
-        refuse_misuse({"precision": "fp32", "block_size": 64})
+    with misuse(NAMES):
+        ExportOptions(precision="int4", block_size=64)
+    with (
+        pytest.raises(click.UsageError, match="--block-size is 64 and the weights stay fp32"),
+        misuse(NAMES),
+    ):
+        ExportOptions(precision="fp32", block_size=64)

@@ -9,19 +9,19 @@ from typing import Any
 import numpy as np
 import pytest
 
-from gpt_onnx.checkpoint.layout import expected_shapes
 from gpt_onnx.checkpoint.leftovers import groups_of, listed
 from gpt_onnx.checkpoint.names import OURS, Name, Naming, pattern
 from gpt_onnx.checkpoint.naming import check_naming, matches_of, recipes_of
 from gpt_onnx.checkpoint.recipe import make_weight
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError
+from gpt_onnx.parameter_shapes import parameter_shapes
 
 CONFIG = GPTConfig(
     vocab_size=11, context_length=8, n_embd=12, n_layer=2, n_head=4, n_kv_head=2, head_size=4, qkv_bias=True
 )
 """16 rows of queries, 8 of keys, 8 of values."""
-SHAPES = expected_shapes(CONFIG)
+SHAPES = parameter_shapes(CONFIG)
 WHOLE = Naming(tuple(Name(f"net.{name}", name) for name in SHAPES))
 
 
@@ -150,7 +150,7 @@ def test_a_packed_projection_may_go_head_by_head(turned: bool) -> None:
     rng = np.random.default_rng(4)
     packed = rng.standard_normal((48, 12)).astype(np.float32)
     order = [4 * (4 * part + head) + row for head in range(4) for part in range(3) for row in range(4)]
-    shapes = {name: shape for name, shape in expected_shapes(config).items() if "c_attn.weight" not in name}
+    shapes = {name: shape for name, shape in parameter_shapes(config).items() if "c_attn.weight" not in name}
     stored = {f"net.{name}": np.ones(shape, np.float32) for name, shape in shapes.items()}
     for layer in range(2):
         stored[f"net.{layer}.qkv"] = packed[order].T if turned else packed[order]
@@ -324,7 +324,7 @@ def test_every_weight_of_a_gpt_has_a_name_of_ours() -> None:
         CONFIG.replace(head_bias=True),
         CONFIG.replace(activation="swiglu"),
     ]
-    names = {name for config in configs for name in expected_shapes(config)}
+    names = {name for config in configs for name in parameter_shapes(config)}
     known = {text for text in OURS if any(pattern(text).fullmatch(name) for name in names)}
     assert all(any(pattern(text).fullmatch(name) for text in OURS) for name in names)
     parts = {text for text in OURS if ".attn.q" in text or ".attn.k" in text or ".attn.v" in text}

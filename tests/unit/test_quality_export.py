@@ -221,10 +221,13 @@ def quality_of(noise: float) -> Quality:
 def test_a_bundle_too_far_from_its_model_is_refused() -> None:
     quality = quality_of(1.0)
     value = quality.comparison.kl.mean.value
-    check_max_kl(quality, None)
-    check_max_kl(quality, value)
-    with pytest.raises(ParityError, match=rf"{value:.4g} and --max-kl is 0\.05; choose a higher") as failure:
-        check_max_kl(quality, 0.05)
+    check_max_kl(quality, None, [])
+    check_max_kl(quality, value, [])
+    told = (
+        rf"{value:.4g} and --max-kl is 0\.05; choose --block-size 16, a larger --max-kl or fp32 without it\.$"
+    )
+    with pytest.raises(ParityError, match=told) as failure:
+        check_max_kl(quality, 0.05, ["--block-size 16"])
     assert failure.value.exit_code == 3
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from gpt_onnx.checkpoint.facts import facts_of
-from gpt_onnx.checkpoint.layout import expected_shapes
 from gpt_onnx.checkpoint.questions import QUESTIONS, complete, is_open, read_answers, template
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError, ConfigError, InputError
+from gpt_onnx.parameter_shapes import parameter_shapes
 
 SIZES: dict[str, Any] = {"vocab_size": 53, "context_length": 40, "n_embd": 24, "n_layer": 2, "n_head": 4}
 VARIANTS: dict[str, dict[str, Any]] = {
@@ -38,7 +38,7 @@ SOURCE = Path("gpt.pt")
 
 def single_heads(config: GPTConfig) -> dict[str, tuple[int, ...]]:
     """The shapes of a model whose heads are modules."""
-    shapes = expected_shapes(config)
+    shapes = parameter_shapes(config)
     counts = {"q": config.n_head, "k": config.n_kv_head, "v": config.n_kv_head}
     for layer, kind in itertools.product(range(config.n_layer), ("weight", "bias")):
         packed = shapes.pop(f"h.{layer}.attn.c_attn.{kind}", None)
@@ -60,7 +60,7 @@ def written(folder: Path, answers: dict[str, Any]) -> Path:
     return path
 
 
-@pytest.mark.parametrize("shapes_of", [expected_shapes, single_heads])
+@pytest.mark.parametrize("shapes_of", [parameter_shapes, single_heads])
 @pytest.mark.parametrize("name", VARIANTS)
 def test_facts_and_answers_are_the_configuration(name: str, shapes_of: Any, tmp_path: Path) -> None:
     config = GPTConfig(**(SIZES | VARIANTS[name]))
@@ -75,7 +75,7 @@ def test_facts_and_answers_are_the_configuration(name: str, shapes_of: Any, tmp_
 
 @pytest.mark.parametrize("name", VARIANTS)
 def test_every_open_question_is_listed_and_stands_in_the_template(name: str) -> None:
-    facts = facts_of(expected_shapes(GPTConfig(**(SIZES | VARIANTS[name]))))
+    facts = facts_of(parameter_shapes(GPTConfig(**(SIZES | VARIANTS[name]))))
     with pytest.raises(InputError) as caught:
         complete(facts, None, source=SOURCE)
     text = template(facts, source=SOURCE)
@@ -88,7 +88,7 @@ def test_every_open_question_is_listed_and_stands_in_the_template(name: str) -> 
 
 def test_template_keeps_answers_and_reads_back(tmp_path: Path) -> None:
     config = GPTConfig(**SIZES)
-    facts = facts_of(expected_shapes(config))
+    facts = facts_of(parameter_shapes(config))
     text = template(facts, source=SOURCE, file=written(tmp_path, answers_of(config)))
     path = tmp_path / "gpt.toml"
     path.write_text(text)
@@ -121,7 +121,7 @@ def test_answers_that_cannot_be_are_refused(answers: dict[str, Any], message: st
     config = GPTConfig(**SIZES)
     file = written(tmp_path, {**answers_of(config), **answers})
     with pytest.raises(ConfigError, match=message):
-        complete(facts_of(expected_shapes(config)), file, source=SOURCE)
+        complete(facts_of(parameter_shapes(config)), file, source=SOURCE)
 
 
 @pytest.mark.parametrize("text", ["activation = ", "\0", "= 3"])
@@ -146,21 +146,21 @@ def test_file_that_is_no_toml_is_named(text: str, tmp_path: Path) -> None:
 def test_tensors_that_make_no_gpt_are_refused(
     changes: dict[str, tuple[int, ...] | None], message: str
 ) -> None:
-    shapes = {**expected_shapes(GPTConfig(**SIZES)), **changes}
+    shapes = {**parameter_shapes(GPTConfig(**SIZES)), **changes}
     with pytest.raises(CheckpointError, match=message):
         facts_of({name: shape for name, shape in shapes.items() if shape is not None})
 
 
 def test_first_layer_must_be_layer_0() -> None:
     shapes = {
-        name.replace("h.0.", "h.2."): shape for name, shape in expected_shapes(GPTConfig(**SIZES)).items()
+        name.replace("h.0.", "h.2."): shape for name, shape in parameter_shapes(GPTConfig(**SIZES)).items()
     }
     with pytest.raises(CheckpointError, match="layers up to 2 are stored, and layer 0 is missing"):
         facts_of(shapes)
 
 
 def test_a_template_of_some_answers_keeps_them_and_asks_the_rest(tmp_path: Path) -> None:
-    facts = facts_of(expected_shapes(GPTConfig(**SIZES)))
+    facts = facts_of(parameter_shapes(GPTConfig(**SIZES)))
     scaling = {"kind": "linear", "factor": 2.0, "original_context_length": None}
     told = {"position": "rotary", "rope_theta": 500.0, "rope_scaling": scaling}
     text = template(facts, source=SOURCE, file=written(tmp_path, told))
@@ -173,12 +173,12 @@ def test_a_template_of_some_answers_keeps_them_and_asks_the_rest(tmp_path: Path)
 
 def test_a_template_without_a_question_is_not_open(tmp_path: Path) -> None:
     config = GPTConfig(**SIZES)
-    facts = facts_of(expected_shapes(config))
+    facts = facts_of(parameter_shapes(config))
     assert is_open(template(facts, source=SOURCE))
     assert not is_open(template(facts, source=SOURCE, file=written(tmp_path, answers_of(config))))
 
 
 def test_a_template_of_a_wrong_answer_is_refused(tmp_path: Path) -> None:
-    facts = facts_of(expected_shapes(GPTConfig(**SIZES)))
+    facts = facts_of(parameter_shapes(GPTConfig(**SIZES)))
     with pytest.raises(ConfigError, match=r"gpt\.json says n_layer = 3; the tensors of gpt\.pt say 2"):
         template(facts, source=SOURCE, file=written(tmp_path, {"n_layer": 3}))

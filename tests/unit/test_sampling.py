@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -28,6 +30,7 @@ from gpt_onnx.runtime.sampling import (
 )
 
 DRAWS = 100_000
+ROUNDING = Fraction(1, 10**13)
 NEUTRAL = Sampling(temperature=1.0, top_k=0)
 CASES = [
     NEUTRAL,
@@ -220,13 +223,45 @@ def test_the_largest_few_are_the_largest(size: int, count: int, levels: int) -> 
     assert held == values[ids].tolist()
 
 
-@settings(deadline=None)
-@given(vectors, st.floats(1e-3, 10), st.floats(0, 1, exclude_max=True))
-def test_a_draw_of_few_is_a_draw(logits: NDArray[np.float32], temperature: float, uniform: float) -> None:
+uniforms = st.one_of(
+    st.floats(0, 1, exclude_max=True),
+    st.sampled_from([0.0, math.nextafter(0, 1), 0.5, math.nextafter(1, 0)]),
+    st.integers(1, 2**20).map(lambda count: 1 - count * 2.0**-53),
+)
+
+
+def borders(values: NDArray[np.float64], temperature: float) -> list[Fraction]:
+    """The sums of the probabilities, each with those before it, without rounding but in the weights."""
+    weights = [Fraction(math.exp((value - max(values)) / temperature)) for value in values.tolist()]
+    sums = list(itertools.accumulate(weights))
+    return [total / sums[-1] for total in sums]
+
+
+@settings(deadline=None, max_examples=500)
+@given(vectors, st.floats(1e-6, 1e6), uniforms)
+def test_both_draws_are_right_within_rounding(
+    logits: NDArray[np.float32], temperature: float, uniform: float
+) -> None:
     ids, values = np.arange(logits.size), logits.astype(np.float64)
+    upper = borders(values, temperature)
     chances = softmax(values, temperature)
-    if np.abs(np.cumsum(chances) - uniform).min() > 1e-12:  # where rounding does not decide
-        assert draw_of_few(ids.tolist(), values.tolist(), temperature, uniform) == draw(ids, chances, uniform)
+    few, usual = draw_of_few(ids.tolist(), values.tolist(), temperature, uniform), draw(ids, chances, uniform)
+    for token in (few, usual):
+        below = upper[token - 1] if token else Fraction(0)
+        assert below - ROUNDING <= uniform <= upper[token] + ROUNDING
+        assert upper[token] > below  # it has a probability
+    if min(abs(border - Fraction(uniform)) for border in upper) > ROUNDING:
+        assert few == usual
+
+
+@pytest.mark.parametrize("count", [3, 10, 50, 128])
+def test_the_largest_uniform_draws_the_last_token_that_counts(count: int) -> None:
+    """Whatever the sums are rounded to: the most probable one is not the answer to everything."""
+    ids, generator = list(range(count)), np.random.default_rng(count)
+    for _ in range(2000):
+        values = generator.normal(0, 2, count).tolist()
+        assert draw_of_few(ids, values, 1.0, math.nextafter(1, 0)) == count - 1
+    assert draw_of_few(ids, [0.0] * 2 + [-1e6] * (count - 2), 1.0, math.nextafter(1, 0)) == 1
 
 
 @pytest.mark.parametrize("temperature", [0.0, 0.8])

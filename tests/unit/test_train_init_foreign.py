@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from safetensors.numpy import save_file
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 from gpt_onnx import load
@@ -134,6 +135,14 @@ def test_without_any_end_the_remedy_is_told(folder: Path, undecided: Path, tmp_p
     with pytest.raises(InputError, match=r"does not say which token ends a text.* put its number"):
         _train(folder, undecided, tmp_path / "trained")
     assert not (tmp_path / "trained").exists()
+
+
+def test_options_that_training_has_not_are_told_with_the_command_that_has_them(
+    folder: Path, tmp_path: Path
+) -> None:
+    save_file({"tokens": np.zeros((8, 4), np.float32)}, tmp_path / "init.safetensors")
+    with pytest.raises(InputError, match=r"(?s)--\w+.*; that is for gpt-onnx convert .*\.safetensors -o NEW"):
+        _train(folder, tmp_path / "init.safetensors", tmp_path / "trained")
 
 
 def test_a_checkpoint_over_an_older_one_takes_its_generation_settings_away(

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import load_file, save, save_file
 
-from gpt_onnx.bundle import decode_manifest, seal
 from gpt_onnx.errors import BundleError, GptOnnxError, InputError, ParityError
 from gpt_onnx.runtime import OnnxGPT
 from gpt_onnx.runtime._reference import FILE_NAME, StoredGreedy, parse_safetensors, read_reference
 from gpt_onnx.runtime.verify import _part, _verify_greedy, verify_bundle, verify_files
+from tests.resealing import reseal, reseal_with_evidence
 
 NANO_GPT = Path(__file__).parent / "foreign_modules.py"
 LAYOUTS: dict[str, dict[str, Any]] = {
@@ -41,9 +41,9 @@ def copy(checked: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(checked, tmp_path / "copy"))
 
 
-def reseal(path: Path) -> Path:
-    """Make the manifest right for what the folder holds now."""
-    seal(path, decode_manifest((path / "manifest.json").read_bytes()))
+def resealed(path: Path) -> Path:
+    """Make all hashes right for what the folder holds now."""
+    reseal_with_evidence(path)
     return path
 
 
@@ -87,7 +87,7 @@ def test_a_tokenizer_that_the_runtime_refuses_is_found(copy: Path, verify: Any) 
     with pytest.raises(
         BundleError, match=r"the tokenizer of .* cannot be used: .*; export again with another"
     ):
-        verify(reseal(copy))
+        verify(resealed(copy))
 
 
 def test_progress_counts_the_sequences(checked: Path) -> None:
@@ -109,12 +109,12 @@ def test_files_only_computes_nothing(checked: Path) -> None:
 
 
 def scale_a_weight(path: Path, factor: float) -> None:
-    """Multiply one large weight in the data file, as a careless tool would that keeps the manifest right."""
+    """Multiply one large weight in the data file, as a careless tool would that keeps all hashes right."""
     data = path / "onnx/model.onnx_data"
     weights = np.fromfile(data, np.float32)
     weights[np.abs(weights).argmax()] *= factor
     weights.tofile(data)
-    reseal(path)
+    reseal_with_evidence(path)
 
 
 def test_a_changed_weight_is_found(copy: Path) -> None:
@@ -126,6 +126,18 @@ def test_a_changed_weight_is_found(copy: Path) -> None:
         report.raise_if_failed()
 
 
+def test_a_changed_weight_makes_the_evidence_that_of_another_bundle(copy: Path) -> None:
+    scale_a_weight(copy, 1.01)
+    parity = json.loads((copy / "parity.json").read_text())
+    (copy / "parity.json").write_text(
+        json.dumps(parity | {"sha256": parity["sha256"] | {"onnx/model.onnx_data": "0" * 64}})
+    )
+    reseal(copy)
+    for verify in (verify_bundle, verify_files):
+        with pytest.raises(BundleError, match=r"parity\.json .*the hash of onnx/model\.onnx_data is '0000"):
+            verify(copy)
+
+
 def test_a_damaged_file_is_found_before_anything_runs(copy: Path) -> None:
     (copy / FILE_NAME).write_bytes((copy / FILE_NAME).read_bytes()[:-1] + b"\x7f")
     for verify in (verify_bundle, verify_files):
@@ -135,11 +147,68 @@ def test_a_damaged_file_is_found_before_anything_runs(copy: Path) -> None:
 
 @pytest.mark.parametrize("value", [math.nan, math.inf])
 @pytest.mark.parametrize("part", ["logits", "tolerance"])
-def test_bounds_and_logits_that_are_not_finite_fail(copy: Path, part: str, value: float) -> None:
+def test_bounds_and_logits_that_are_not_finite_are_refused(copy: Path, part: str, value: float) -> None:
     arrays = load_file(copy / FILE_NAME)
     arrays[f"case.0.{part}"][...] = value
     save_file(arrays, copy / FILE_NAME)
-    assert not verify_bundle(reseal(copy), threads=1).passed
+    with pytest.raises(BundleError, match=rf"cannot be used as a reference: case\.0\.{part} "):
+        verify_files(resealed(copy))
+
+
+STORED: dict[str, Any] = {
+    "case.0.input_ids": np.array([3, 1]),
+    "case.0.positions": np.array([0, 1]),
+    "case.0.logits": np.array([[1.0, -2.0], [0.5, 0.0]]),
+    "case.0.tolerance": np.array([1e-3, 1e-4]),
+    "greedy.prompt": np.array([3]),
+    "greedy.tokens": np.array([1, 0]),
+    "greedy.margins": np.array([0.5, 0.0]),
+    "greedy.tolerance": np.array([1e-3]),
+}
+NO_TOKENS = {"greedy.tokens": np.zeros(0, np.int64), "greedy.margins": np.zeros(0)}
+ALL_ZERO = {
+    "case.0.logits": np.zeros((2, 2)),
+    "case.0.tolerance": np.zeros(2),
+    "greedy.tolerance": np.zeros(1),
+}
+TOO_MUCH: list[tuple[dict[str, Any], str]] = [
+    ({name: None for name in STORED if name.startswith("case")}, "it stores no case"),
+    (NO_TOKENS, r"greedy\.tokens are none"),
+    *(
+        (
+            {name: np.full_like(STORED[name], bound)},
+            rf"{name} is {bound:.3g}; it must be above 0 and at most 2,",
+        )
+        for name in ("case.0.tolerance", "greedy.tolerance")
+        for bound in (0.0, -1.0, 2.1, math.inf, math.nan)
+    ),
+    ({"case.0.tolerance": np.array([1e-3, math.inf])}, r"case\.0\.tolerance is inf"),
+    ({"greedy.margins": np.array([0.5, -1.0])}, r"greedy\.margins holds numbers that are not at least 0"),
+    ({"greedy.margins": np.array([0.5, math.nan])}, r"greedy\.margins holds numbers"),
+]
+"""What a reference says instead of ``STORED``: nothing, or bounds that no error breaks."""
+
+
+def stored(folder: Path, changed: dict[str, Any]) -> Path:
+    """Write a reference; what is None is left out."""
+    arrays = {name: array for name, array in (STORED | changed).items() if array is not None}
+    save_file(arrays, folder / FILE_NAME)
+    return folder / FILE_NAME
+
+
+@pytest.mark.parametrize(("changed", "says"), TOO_MUCH)
+def test_a_reference_that_nothing_could_fail_by_is_refused(
+    tmp_path: Path, changed: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(BundleError, match=says):
+        read_reference(stored(tmp_path, changed))
+
+
+def test_a_reference_may_have_no_greedy_tokens_and_logits_that_are_all_zero(tmp_path: Path) -> None:
+    assert read_reference(stored(tmp_path, {})).greedy is not None
+    greedy = {name: None for name in STORED if name.startswith("greedy")}
+    assert read_reference(stored(tmp_path, greedy)).greedy is None
+    assert read_reference(stored(tmp_path, ALL_ZERO)).cases[0].bounds == (0.0, 0.0)
 
 
 def test_only_the_stored_part_of_the_vocabulary_is_compared(copy: Path) -> None:
@@ -149,7 +218,7 @@ def test_only_the_stored_part_of_the_vocabulary_is_compared(copy: Path) -> None:
         arrays[name] = np.ascontiguousarray(arrays[name][:, vocab_ids])
         arrays[name.replace("logits", "vocab_ids")] = vocab_ids
     save_file(arrays, copy / FILE_NAME)
-    report = verify_bundle(reseal(copy), threads=1)
+    report = verify_bundle(resealed(copy), threads=1)
     assert report.passed
     assert all(case.logits % 3 == 0 for case in report.cases)
 
@@ -159,7 +228,7 @@ def test_only_the_stored_part_of_the_vocabulary_is_compared(copy: Path) -> None:
     [
         ("case.0.positions", np.array([5]), "not ascending positions"),
         ("case.1.positions", np.array([2, 1]), "contradict each other|not ascending"),
-        ("case.0.logits", np.zeros((1, 5)), r"stores logits \(1, 5\); \(1, 97\) were computed"),
+        ("case.0.logits", np.ones((1, 5)), r"stores logits \(1, 5\); \(1, 97\) were computed"),
         ("case.0.logits", np.zeros(5), "is missing or of the wrong kind"),
         ("case.0.input_ids", np.zeros(1), "is missing or of the wrong kind"),
         ("case.0.tolerance", np.zeros(3), "contradict each other"),
@@ -175,7 +244,7 @@ def test_a_reference_that_contradicts_itself_is_refused(
 ) -> None:
     save_file(load_file(copy / FILE_NAME) | {name: value}, copy / FILE_NAME)
     with pytest.raises(GptOnnxError, match=message):
-        verify_bundle(reseal(copy), threads=1)
+        verify_bundle(resealed(copy), threads=1)
 
 
 class FixedEngine(SimpleNamespace):
@@ -226,9 +295,10 @@ def test_errors_are_parts_of_their_bounds(error: float, bound: float, part: floa
 
 def test_the_json_form_has_no_number_that_json_lacks(copy: Path) -> None:
     arrays = load_file(copy / FILE_NAME)
+    arrays["case.0.logits"][...] = 0
     arrays["case.0.tolerance"][...] = 0
     save_file(arrays, copy / FILE_NAME)
-    found = verify_bundle(reseal(copy), threads=1).to_json()
+    found = verify_bundle(resealed(copy), threads=1).to_json()
     assert json.loads(json.dumps(found, allow_nan=False))["passed"] is False
 
 

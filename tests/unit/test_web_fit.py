@@ -65,7 +65,7 @@ def test_large_weights_are_refused(make_bundle: BundleMaker, monkeypatch: pytest
 def test_large_tensors_are_refused(make_bundle: BundleMaker, monkeypatch: pytest.MonkeyPatch) -> None:
     path = make_bundle()
     monkeypatch.setattr(fit, "MAX_TENSOR_BYTES", 11 * 16 * 4 - 1)  # the embedding's bytes, less one
-    assert _refusal(path).startswith("its weight wte has 704 bytes and a browser takes at most 703;")
+    assert _refusal(path).startswith("its weight wte.weight has 704 bytes and a browser takes at most 703;")
 
 
 def test_logits_of_another_type_are_refused(

@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gpt_onnx.bundle import open_bundle, read_graph
-from gpt_onnx.checkpoint.layout import expected_shapes
 from gpt_onnx.config import GPTConfig, named_config
 from gpt_onnx.errors import CheckpointError
 from gpt_onnx.export.gpt_source import GptSource
@@ -28,6 +27,7 @@ from gpt_onnx.export.weights import (
     collect_parameters,
     collect_tables,
 )
+from gpt_onnx.parameter_shapes import parameter_shapes
 
 Shapes = dict[str, tuple[int, ...]]
 AWKWARD = GPTConfig(vocab_size=5003, context_length=77, n_embd=302, n_layer=5, n_head=2, d_ff=1111)
@@ -102,7 +102,7 @@ def test_small_tensors_stay_in_the_graph(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("config", [named_config("gpt2"), AWKWARD], ids=["gpt2", "awkward"])
 def test_big_tensors_are_aligned_and_the_file_is_hardly_larger(config: GPTConfig) -> None:
-    sizes = sorted((4 * int(np.prod(shape)) for shape in expected_shapes(config).values()), reverse=True)
+    sizes = sorted((4 * int(np.prod(shape)) for shape in parameter_shapes(config).values()), reverse=True)
     assert sum(sizes) > 20_000_000
     threshold, end = align_from(sizes), 0
     for size in sizes:
@@ -112,7 +112,7 @@ def test_big_tensors_are_aligned_and_the_file_is_hardly_larger(config: GPTConfig
 
 
 def test_tensors_above_the_threshold_begin_on_a_boundary(tmp_path: Path) -> None:
-    shapes = expected_shapes(AWKWARD)
+    shapes = parameter_shapes(AWKWARD)
     path = tmp_path / "model.onnx_data"
     values = {name: np.zeros(shape, np.float32) for name, shape in shapes.items()}
     tensors = _external(_write(shapes, path, values)).values()

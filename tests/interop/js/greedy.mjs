@@ -1,5 +1,8 @@
 // Greedy continuation with nothing but ONNX Runtime: the same lines for onnxruntime-node and onnxruntime-web.
 
+/** What holds float16: onnxruntime-web 1.20 takes no other where it is known. */
+const Halves = globalThis.Float16Array ?? Uint16Array;
+
 /** Index of the largest of some numbers, the first where several are. */
 const best = (row) => row.reduce((at, value, place) => (value > row[at] ? place : at), 0);
 
@@ -18,7 +21,7 @@ export async function greedy(ort, session, manifest, prompts, count) {
   const kind = manifest.precision === "fp16" ? "float16" : "float32";
   const rows = prompts.length, longest = Math.max(...prompts.map((ids) => ids.length));
   const int64 = (values, width) => new ort.Tensor("int64", BigInt64Array.from(values.flat(), BigInt), [rows, width]);
-  const empty = () => new ort.Tensor(kind, kind === "float16" ? new Uint16Array(0) : new Float32Array(0), [rows, n_kv_head, 0, cache_head_size]);
+  const empty = () => new ort.Tensor(kind, kind === "float16" ? new Halves(0) : new Float32Array(0), [rows, n_kv_head, 0, cache_head_size]);
   const filled = (row, size, value) => row.concat(Array(size - row.length).fill(value));
 
   let ids = prompts.map((row) => filled(row, longest, 0));

@@ -7,9 +7,10 @@ import { continued } from "./pipeline.mjs";
  * @param library path of the module
  * @param folder  path of the bundle
  * @param threads how many are asked for
+ * @param options further ones of the session
  * @returns rows of new ids, milliseconds of loading and of generating, and threads as they are
  */
-export async function byRuntime({ library, folder, prompts, count, threads = 1 }) {
+export async function byRuntime({ library, folder, prompts, count, threads = 1, options = {} }) {
   const ort = await import(library);
   ort.env.wasm.numThreads = threads;
   const manifest = await (await fetch(`${folder}/manifest.json`)).json();
@@ -17,7 +18,7 @@ export async function byRuntime({ library, folder, prompts, count, threads = 1 }
   const externalData = files.map((name) => ({ path: name.split("/").pop(), data: `${folder}/${name}` }));
   const began = performance.now();
   const session = await ort.InferenceSession.create(`${folder}/${manifest.graph.graphs.model}`, {
-    externalData, logSeverityLevel: 3,
+    externalData, logSeverityLevel: 3, ...options,
   });
   const started = performance.now();
   const ids = await greedy(ort, session, manifest, prompts, count);

@@ -6,6 +6,7 @@ It runs in the client's own environment, where nothing of this project is to be 
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -27,7 +28,17 @@ class Order:
 
 
 def answer(generate: Callable[[Order], dict[str, object]]) -> None:
-    """Read the order, and print what ``generate`` makes of it."""
-    values = json.load(sys.stdin)
-    order = Order(Path(values["bundle"]), values["prompts"], values["new_tokens"], values["texts"])
-    print(json.dumps(generate(order)))
+    """Answer orders, a line each, with what is made of them: "ids", and "texts" where there are words.
+
+    An order that fails is answered with its "error". What libraries print is no answer, and goes to stderr.
+    """
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    for line in sys.stdin:
+        try:
+            values = json.loads(line)
+            order = Order(Path(values["bundle"]), values["prompts"], values["new_tokens"], values["texts"])
+            made = generate(order)
+        except Exception as exc:
+            made = {"error": f"{type(exc).__name__}: {exc}"}
+        print(json.dumps(made), file=answers, flush=True)

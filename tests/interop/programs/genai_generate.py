@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata
 from typing import Any
 
 import numpy as np
@@ -31,7 +30,7 @@ def _by_ids(model: Any, order: Order) -> dict[str, object]:
     while not generator.is_done():
         generator.generate_next_token()
     ids = list(map(int, generator.get_sequence(0)))[len(prompt) :]
-    return {"ids": [ids], "version": metadata.version("onnxruntime-genai")}
+    return {"ids": [ids]}
 
 
 def generate(order: Order) -> dict[str, object]:
@@ -50,7 +49,7 @@ def generate(order: Order) -> dict[str, object]:
         generator.generate_next_token()
     rows = [list(map(int, generator.get_sequence(row)))[ids.shape[1] :] for row in range(len(ids))]
     texts = [tokenizer.decode(np.asarray(row, np.int32)) for row in rows]
-    return {"ids": rows, "texts": texts, "version": metadata.version("onnxruntime-genai")}
+    return {"ids": rows, "texts": texts}
 
 
 if __name__ == "__main__":

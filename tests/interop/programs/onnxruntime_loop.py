@@ -12,8 +12,8 @@ from typing import Any
 
 import numpy as np
 import onnxruntime as ort
+from _greedy import greedy
 from _order import Order, answer
-from _padding import extended, last_places, padded, positions_of
 
 ELEMENTS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 
@@ -60,15 +60,8 @@ def generate(order: Order) -> dict[str, object]:
     loop = Loop(order.bundle, len(order.prompts))
     if not loop.has_cache:
         rows = [_without_cache(loop, prompt, order.new_tokens) for prompt in order.prompts]
-        return {"ids": rows, "version": ort.__version__}
-    ids, mask = padded(order.prompts, loop.side)
-    logits = loop.run(ids, mask, positions_of(mask))
-    made = [logits[np.arange(len(ids)), last_places(mask, loop.side)].argmax(axis=1)]
-    while len(made) < order.new_tokens:
-        mask = extended(mask, loop.side)
-        positions = mask.sum(axis=1, keepdims=True) - 1
-        made.append(loop.run(made[-1][:, None], mask, positions)[:, -1].argmax(axis=1))
-    return {"ids": np.stack(made, axis=1).tolist(), "version": ort.__version__}
+        return {"ids": rows}
+    return greedy(loop, order)
 
 
 if __name__ == "__main__":

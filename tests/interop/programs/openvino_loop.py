@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 import openvino as ov
+from _greedy import greedy
 from _order import Order, answer
-from _padding import extended, last_places, padded, positions_of
 
 SETTINGS = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": "1"}
 
@@ -48,15 +48,7 @@ class Loop:
 
 def generate(order: Order) -> dict[str, object]:
     """Greedy ids of each prompt."""
-    loop = Loop(order)
-    ids, mask = padded(order.prompts, loop.side)
-    logits = loop.run(ids, mask, positions_of(mask))
-    made = [logits[np.arange(len(ids)), last_places(mask, loop.side)].argmax(axis=1)]
-    while len(made) < order.new_tokens:
-        mask = extended(mask, loop.side)
-        positions = mask.sum(axis=1, keepdims=True) - 1
-        made.append(loop.run(made[-1][:, None], mask, positions)[:, -1].argmax(axis=1))
-    return {"ids": np.stack(made, axis=1).tolist(), "version": ov.__version__}
+    return greedy(Loop(order), order)
 
 
 if __name__ == "__main__":

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from importlib import metadata
-
 import torch
 from _order import Order, answer
 from optimum.onnxruntime import ORTModelForCausalLM
@@ -24,7 +22,6 @@ def generate(order: Order) -> dict[str, object]:
     return {
         "ids": new.tolist(),
         "texts": tokenizer.batch_decode(new),
-        "version": metadata.version("optimum-onnx"),
     }
 
 

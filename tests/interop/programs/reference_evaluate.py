@@ -6,13 +6,15 @@ from typing import Any
 
 import numpy as np
 import onnx
+from _greedy import greedy
 from _order import Order, answer
-from _padding import extended, padded, positions_of
 from onnx.reference import ReferenceEvaluator
 
 
 class Loop:
     """An evaluator and its cache."""
+
+    side = "left"
 
     def __init__(self, order: Order) -> None:
         model = onnx.load(order.bundle / "onnx" / "model.onnx")
@@ -34,14 +36,7 @@ class Loop:
 
 def generate(order: Order) -> dict[str, object]:
     """Greedy ids of each prompt."""
-    loop = Loop(order)
-    ids, mask = padded(order.prompts, "left")
-    made = [loop.run(ids, mask, positions_of(mask))[:, -1].argmax(axis=1)]
-    while len(made) < order.new_tokens:
-        mask = extended(mask, "left")
-        positions = mask.sum(axis=1, keepdims=True) - 1
-        made.append(loop.run(made[-1][:, None], mask, positions)[:, -1].argmax(axis=1))
-    return {"ids": np.stack(made, axis=1).tolist(), "version": onnx.__version__}
+    return greedy(Loop(order), order)
 
 
 if __name__ == "__main__":
