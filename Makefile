@@ -9,7 +9,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
-DEMO := build/demo/sotu-onnx
+DEMO := build/demo/bundle
 QUICK := tests/interop/test_docs.py tests/interop/test_genai_c.py -k "not optimum"
 
 .PHONY: demo test interop interop-quick check bench gpu docs clean

@@ -14,10 +14,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from rich.console import Console
-
 from gpt_onnx.checkpoint import find_shipped
 from gpt_onnx.cli._bench_table import lines, tables
+from gpt_onnx.cli._console import print_tables
 from gpt_onnx.errors import GptOnnxError
 from gpt_onnx.export import export_bundle
 from gpt_onnx.runtime.bench import BenchPlan, BenchReport, bench
@@ -62,10 +61,9 @@ def measure(arguments: argparse.Namespace, source: Path, folder: Path) -> BenchR
 
 
 def show(report: BenchReport) -> None:
-    console = Console(width=WIDTH)
     for table in tables(report):
-        console.print(table)
-        console.print()
+        print_tables(table, width=WIDTH)
+        print()
     for line in lines(report):
         print(line)
     print(json.dumps(report.to_json()))

@@ -16,12 +16,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 import torch
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 from torch.nn import functional as F
 
 from gpt_onnx.checkpoint import find_shipped
+from gpt_onnx.cli._console import print_tables
 from gpt_onnx.eager import EagerGPT, InPlaceAttention
 from gpt_onnx.eager_contender import load_eager
 from gpt_onnx.model.attention import (
@@ -127,7 +127,7 @@ def main() -> None:
             results.append(
                 {"variant": name, "prompt_tokens": length, "step_ms": asdict(summary), "ratio": ratio}
             )
-    Console(width=120).print(table)
+    print_tables(table, width=120)
     environment = asdict(describe(arguments.threads)) | {"torch": torch.__version__}
     print(", ".join(f"{name}: {value}" for name, value in environment.items()))
     print(json.dumps({"results": results, "environment": environment}))

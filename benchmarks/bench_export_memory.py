@@ -27,12 +27,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.table import Table
 
 from gpt_onnx.checkpoint.safetensors import Entry, write_entries
 from gpt_onnx.checkpoint.writers import choose_layout
 from gpt_onnx.checkpoint.writers._parts import parts_of
+from gpt_onnx.cli._console import print_tables
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.model import skeleton
 from gpt_onnx.runtime.bench.environment import describe
@@ -183,12 +183,11 @@ def table_of(stored: int, runs: list[Run]) -> Table:
 
 
 def show(arguments: argparse.Namespace, stored: int, runs: list[Run]) -> None:
-    console = Console(width=WIDTH)
-    console.print(table_of(stored, runs))
+    print_tables(table_of(stored, runs), width=WIDTH)
     for run in runs:
         factor, more = LIMITS.get(run.check, LIMITS["standard"])
         verdict = "within" if run.peak_bytes <= factor * stored + more else "MORE THAN"
-        console.print(f"check {run.check}: {verdict} {factor} x checkpoint + {more / GIGABYTE} GB")
+        print(f"check {run.check}: {verdict} {factor} x checkpoint + {more / GIGABYTE} GB")
     sizes = None if arguments.checkpoint else config_of(arguments).to_dict()
     count = None if sizes is None else skeleton(config_of(arguments)).parameter_count()
     print(
@@ -208,6 +207,8 @@ def show(arguments: argparse.Namespace, stored: int, runs: list[Run]) -> None:
 
 def main() -> None:
     arguments = parse()
+    if arguments.folder is not None:
+        arguments.folder.mkdir(parents=True, exist_ok=True)
     folder = Path(tempfile.mkdtemp(dir=arguments.folder))
     try:
         stored, runs = measure(arguments, folder)

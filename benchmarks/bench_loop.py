@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from gpt_onnx.checkpoint import find_shipped
+from gpt_onnx.cli._console import print_tables
 from gpt_onnx.export import export_bundle
 from gpt_onnx.runtime import OnnxGPT, Sampling
 from gpt_onnx.runtime._shared_cache import SharedCacheDecoder
@@ -104,10 +104,9 @@ def show(name: str, found: dict[str, dict[str, float]], ratio: float | None) -> 
         table.add_column(column, justify="right")
     for sampling, times in found.items():
         table.add_row(sampling, *(f"{value:.3f}" for value in times.values()))
-    console = Console(width=WIDTH)
-    console.print(table)
+    print_tables(table, width=WIDTH)
     if ratio is not None:
-        console.print(f"a step with room for {CAPACITIES[1]} tokens: {ratio:.3f} x one for {CAPACITIES[0]}")
+        print(f"a step with room for {CAPACITIES[1]} tokens: {ratio:.3f} x one for {CAPACITIES[0]}")
 
 
 def parse() -> argparse.Namespace:

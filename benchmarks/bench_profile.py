@@ -23,9 +23,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
+from gpt_onnx.cli._console import print_tables
 from gpt_onnx.runtime import OnnxGPT, Sampling
 from gpt_onnx.runtime._threads import available_threads
 from gpt_onnx.runtime.bench.environment import describe
@@ -136,10 +136,10 @@ def main() -> None:
     parser.add_argument("-t", "--threads", type=int, default=available_threads(), help="default: %(default)s")
     arguments = parser.parse_args()
     lengths = arguments.prompt_tokens.split(",")
-    console, found = Console(width=WIDTH), {}
+    found = {}
     for bundle in arguments.bundles:
         found[str(bundle)] = measure(bundle, arguments.rounds, arguments.threads, lengths)
-        console.print(table_of(str(bundle), found[str(bundle)]))
+        print_tables(table_of(str(bundle), found[str(bundle)]), width=WIDTH)
     facts: dict[str, Any] = {"rounds": arguments.rounds, "environment": asdict(describe(arguments.threads))}
     print(json.dumps({**facts, "bundles": found}))
 

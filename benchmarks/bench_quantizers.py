@@ -25,11 +25,11 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from rich.console import Console
 from rich.table import Table
 from torch import Tensor
 
 from gpt_onnx.checkpoint import Checkpoint, find_shipped, load_model, read_checkpoint
+from gpt_onnx.cli._console import print_tables
 from gpt_onnx.errors import GptOnnxError
 from gpt_onnx.export.quality_texts import Texts, calibration_sequences, read_texts
 from gpt_onnx.export.quantize.calibrate import HEAD, TABLE, calibrated
@@ -285,8 +285,7 @@ def main() -> None:
         rows = list(measure(gpt, texts, sequences, arguments.only))
     except GptOnnxError as exc:
         sys.exit(f"Error: {exc}")
-    console = Console(width=130)
-    console.print(shown(rows))
+    print_tables(shown(rows), width=130)
     tokens = rows[0].quality.base.tokens
     print(f"{checkpoint.name}: {tokens:,} tokens of {texts.name}; torch {torch.__version__}")
     print(json.dumps({"model": checkpoint.name, "rows": [row.to_json() for row in rows]}))

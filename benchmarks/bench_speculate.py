@@ -28,10 +28,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
 from gpt_onnx.checkpoint import find_shipped, write_checkpoint
+from gpt_onnx.cli._console import print_tables
 from gpt_onnx.config import GPTConfig
 from gpt_onnx.export import export_bundle
 from gpt_onnx.runtime import OnnxGPT, Sampling
@@ -241,7 +241,6 @@ def main() -> None:
         sys.exit("There is no model here that ships, and its tokenizer is needed; run this in a clone.")
     tokenizer = load_tokenizer(shipped / "tokenizer.json")
     report: dict[str, dict[str, Any]] = {}
-    console = Console(width=WIDTH)
     with tempfile.TemporaryDirectory() as folder:
         named = {path.name: path for path in arguments.bundles}
         bundles = named or exported(Path(folder), shipped, arguments.precision.split(","))
@@ -251,7 +250,7 @@ def main() -> None:
             for kind, scripts in (("edits", edits(tokenizer)), ("fresh text", fresh(tokenizer))):
                 found = measure(engine, scripts, arguments.repetitions)
                 report[name][kind] = found
-                console.print(shown(name, kind, found))
+                print_tables(shown(name, kind, found), width=WIDTH)
             report[name]["greedy"] = partings(engine, edits(tokenizer) + fresh(tokenizer))
             print(f"greedy, with and without guesses: {report[name]['greedy']}")
     environment = dataclasses.asdict(describe(engine.threads))
