@@ -238,7 +238,7 @@ def write_graphs(
     )
     (staging / "onnx").mkdir()
     target = find_target(options.target)
-    check_tensors(weights, target, options.precision)
+    check_tensors(weights, target, options.largest_bits)
     bind(
         weights,
         staging / DATA_FILE,

@@ -221,6 +221,12 @@ class ExportOptions:
         )
 
     @property
+    def largest_bits(self) -> int:
+        """Return the bits of a number in the largest matrix; head and embedding have no fewer than others."""
+        precision = find_precision(self.head_precision or find_precision(self.precision).head)
+        return precision.bits or (16 if precision.name == HALF else 32)
+
+    @property
     def reading(self) -> ReadOptions:
         """Return what is said of the source itself, as readers of checkpoints take it."""
         config, names = (None if path is None else Path(path) for path in (self.config, self.names))

@@ -53,6 +53,10 @@ NOT_COMPARED = (
     "It will not be compared with the original program's own numbers; --reference FILE does so, a file of "
     "input_ids and logits that the program wrote."
 )
+INTEGERS_ARE_TRACED = (
+    "What int8 and int4 take is told by a dry run with --precision int8 or int4: which weights of a module "
+    "can be integers shows when it is traced so."
+)
 NOT_CHECKED = "It will not be compared with its model (--check none)."
 
 
@@ -199,13 +203,14 @@ def _precisions(
 def _too_large(options: ExportOptions, shapes: Shapes, traced: Planned | None) -> str | None:
     """Say that the export will refuse a weight."""
     sizes = traced.sizes if traced else sizes_of_weights(shapes, dict(_stored(options))[options.precision])
-    return too_large(
-        "the largest weight", max(sizes, default=0), find_target(options.target), options.precision
-    )
+    target = find_target(options.target)
+    return too_large("the largest weight", max(sizes, default=0), target, options.largest_bits)
 
 
 def _notes(found: Found, options: ExportOptions, refusal: str | None) -> tuple[str, ...]:
     notes = [*found.source.notes, *([refusal] if refusal else [])]
+    if found.source.config is None and options.choice is None:
+        notes.append(INTEGERS_ARE_TRACED)
     if options.check == "none":
         notes.append(NOT_CHECKED)
     elif options.reference is None and not found.is_original:

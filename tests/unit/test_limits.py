@@ -102,7 +102,8 @@ def test_a_weight_that_is_too_large_is_refused_with_what_helps(
     with pytest.raises(ExportError) as caught:
         export_bundle(_gpt(), tmp_path / "b", target="web", check="none")
     assert str(caught.value).endswith(
-        "takes 0.1 MB and a weight of target web at most 0.1 MB; choose --precision fp16, int8 or int4."
+        "takes 0.1 MB and a weight of target web at most 0.1 MB; "
+        "choose --precision fp16 or --precision int8 or --precision int4 --head-precision int4."
     )
     assert not (tmp_path / "b").exists()
     export_bundle(_gpt(), tmp_path / "b", target="web", precision="fp16", check="none")
@@ -116,5 +117,21 @@ def test_a_plan_says_so_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize(("size", "refused"), [(2**28, False), (2**28 + 1, True)])
 def test_the_limit_of_a_browser_is_a_buffer_of_webgpu(size: int, refused: bool) -> None:
-    assert (too_large("wte.weight", size, TARGETS["web"], "fp32") is not None) == refused
-    assert too_large("wte.weight", size, TARGETS["cpu"], "fp32") is None
+    assert (too_large("wte.weight", size, TARGETS["web"], 32) is not None) == refused
+    assert too_large("wte.weight", size, TARGETS["cpu"], 32) is None
+
+
+@pytest.mark.parametrize(
+    ("size", "bits", "advice"),
+    [
+        (2**29 + 4, 32, "choose --precision int8 or --precision int4 --head-precision int4."),
+        (2**30 + 4, 32, "choose --precision int4 --head-precision int4."),
+        (2**29, 8, "choose --precision int4 --head-precision int4."),
+        (2**28 + 1, 4, "no precision makes it small enough; choose a model with a smaller vocabulary."),
+        (2**31 + 8, 32, "no precision makes it small enough; choose a model with a smaller vocabulary."),
+    ],
+)
+def test_only_what_makes_a_weight_small_enough_is_advised(size: int, bits: int, advice: str) -> None:
+    told = too_large("wte.weight", size, TARGETS["web"], bits)
+    assert told is not None
+    assert told.split("; ", 1)[1] == advice

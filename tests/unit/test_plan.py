@@ -220,8 +220,16 @@ def test_integers_of_a_module_are_planned_as_the_trace_allows() -> None:
     assert plan.integers is not None
     assert (plan.integers.block_size, plan.integers.quantizer) == (64, "rtn")
     assert [line.precision for line in plan.precisions] == ["fp32", "fp16", "int8"]
+    assert not any("--precision int8" in note for note in plan.notes)
     with pytest.raises(ConfigError, match="which blocks of"):
         plan_export(Masked(32, 8).eval(), precision="int8")
+
+
+def test_where_a_trace_alone_tells_the_size_of_integers_a_note_says_so(shipped: ExportPlan) -> None:
+    assert any(
+        "a dry run with --precision int8 or int4" in note for note in plan_export(Masked().eval()).notes
+    )
+    assert not any("a dry run with" in note for note in shipped.notes)
 
 
 def test_a_module_that_cannot_be_traced_is_told_by_a_plan() -> None:
