@@ -16,6 +16,9 @@ from gpt_onnx.cli._prompts import Prompt
 from gpt_onnx.cli._streams import say
 from gpt_onnx.runtime._arguments import counted
 
+CONTEXT = "context"
+"""Why a generation ended whose window is full."""
+
 if TYPE_CHECKING:
     from gpt_onnx.runtime import TextGPT
     from gpt_onnx.runtime.text import Completion, CompletionStream, TextOptions
@@ -92,11 +95,25 @@ def _statistics(timings: dict[str, Any]) -> str:
     return f"{' '.join(parts)}; loaded in {timings['load_s']:.2f} s"
 
 
+def _tell_full(completions: Sequence[Completion]) -> None:
+    """Say that a text ended before its length, which its words do not show."""
+    full = [completion for completion in completions if completion.finish_reason == CONTEXT]
+    if full:
+        which = "" if len(completions) == 1 else f" in {len(full)} of {len(completions)} texts"
+        tokens = max(len(completion.prompt_ids) + len(completion.ids) for completion in full)
+        note(
+            f"the context is full{which} after {counted(tokens, 'token')}; --on-context-end slide forgets the "
+            "beginning and goes on"
+        )
+
+
 def _report(
     task: Task, prompts: Sequence[Prompt], completions: Sequence[Completion], timings: dict[str, Any]
 ) -> None:
-    """Print what is printed after the generation: JSON lines and the statistics."""
-    if task.as_json:
+    """Print what is printed after the generation: JSON lines, a full context, and the statistics."""
+    if not task.as_json:
+        _tell_full(completions)
+    else:
         for prompt, completion in zip(prompts, completions, strict=True):
             ids, reason = list(completion.ids), completion.finish_reason
             line = {"text": task.shown(prompt, completion), "ids": ids, "finish_reason": reason}

@@ -120,7 +120,7 @@ def usage_of(facts: BundleFacts) -> str:
     told = [_usage.BY_LAYOUT[facts.layout]]
     for verdict in verdicts(facts):
         if verdict.runs and verdict.client.usage:
-            notes = "".join(f"\n({limit[0].upper()}{limit[1:]}.)\n" for limit in verdict.limits)
+            notes = "".join(f"\nNote on {verdict.client.name}: {limit}.\n" for limit in verdict.limits)
             told.append(_placed(verdict.client.usage, facts) + notes)
     return "\n" + "\n".join(told)
 

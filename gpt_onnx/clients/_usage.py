@@ -8,7 +8,8 @@ from __future__ import annotations
 DYNAMIC = """\
 With ONNX Runtime alone, in any of its languages: feed `input_ids`, `attention_mask`, `position_ids` (int64)
 and the cache `past_key_values.N.key` and `.value`, empty at first; take `logits` and feed the `present.*`
-back. `num_logits_to_keep` may be left out (all positions) or be 1 (the last alone).
+back. `num_logits_to_keep` may be left out (all positions) or be 1 (the last alone); that it is both an
+initializer and an input, of which ONNX Runtime warns at load, is meant.
 """
 STATIC = """\
 With ONNX Runtime alone: feed a prompt, padded on the right, to the prefill graph, and its `present.*` with

@@ -231,6 +231,13 @@ def test_learned_positions_end_at_the_context(run: Runner, make_bigram: BundleMa
     [answer] = objects(run(bundle, "-p", "abc", "-s", "1", "--json"))
     assert answer["finish_reason"] == "context"
     assert answer["text"] == "defg"  # the last one needs no position
+    told = "the context is full after 7 tokens; --on-context-end slide forgets the beginning and goes on\n"
+    full = run(bundle, "-p", "abc", "-s", "1")
+    assert (full.out, full.err) == ("defg\n", told)
+    assert not run(bundle, "-p", "abc", "-n", "4", "-s", "1").err
+    batch = run(bundle, "-p", "abc", "-p", "f", "-n", "4", "-s", "1", "--json")
+    assert not batch.err
+    assert "in 1 of 2 texts" in run(bundle, "-p", "abcdef", "-p", "a", "-n", "3", "-s", "1").err
     slid = run(bundle, "-p", "abc", "-s", "1", "-n", "10", "--on-context-end", "slide")
     assert slid.out == "defgh 😀\n"
     too_long = run(bundle, "-p", "abcdefgh")

@@ -266,7 +266,7 @@ def test_readme_of_the_portable_graph_allows_padding_on_the_left(make_manifest: 
 def test_readme_warns_clients_that_pad_where_attention_cannot_see_it(make_manifest: Any) -> None:
     text = readme(_facts(make_manifest("dynamic", "gqa")))
     assert (
-        text.count("It pads on the left, which GroupQueryAttention cannot see") == 2
+        text.count("it pads on the left, which GroupQueryAttention cannot see") == 2
     )  # transformers.js, optimum
     assert "ReferenceEvaluator" not in text
 
