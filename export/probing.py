@@ -16,9 +16,11 @@ from gpt_onnx.config import SYNONYMS
 from gpt_onnx.errors import ExportError
 
 from .gate.foreign import PROBE, SAME, logits_in
+from .gate.repeats import check_repeats
 from .user_code import told, user_code
 
 LONGEST_PROBE = 4096  # tokens: a module that takes so many is taken to have no limit
+REPEATS = 3  # runs that must give what the first gave
 SHORTEST_PROBE = 2  # tokens: with one, logits of all positions and of the last alone look the same
 
 
@@ -61,7 +63,7 @@ def probe(wrapped: LogitsOnly, context_length: int | None, frozen: int | None, b
         batch: How many sequences at once.
 
     Raises:
-        ExportError: if it does not map ids (B, S) to logits of float32.
+        ExportError: if it does not map ids (B, S) to logits of float32, or not always to the same.
     """
     runs = functools.partial(_runs, wrapped, batch)
     if frozen and not runs(frozen) and runs(SHORTEST_PROBE):
@@ -70,6 +72,7 @@ def probe(wrapped: LogitsOnly, context_length: int | None, frozen: int | None, b
     logits = _described(wrapped, length, batch, None if frozen else context_length)
     limit = frozen or _limit(runs, context_length)
     last_only = length > 1 and logits.shape[1] == 1
+    _check_repeats(wrapped, frozen or min(PROBE, limit or PROBE), batch, logits.shape[2])
     return Findings(
         vocab_size=logits.shape[2],
         last_only=last_only,
@@ -109,6 +112,21 @@ def _run(wrapped: LogitsOnly, ids: Tensor) -> Tensor:
 
 def _logits(wrapped: LogitsOnly, length: int, batch: int) -> Tensor:
     return _run(wrapped, torch.zeros((batch, length), dtype=torch.int64))
+
+
+def _check_repeats(wrapped: LogitsOnly, length: int, batch: int, vocab_size: int) -> None:
+    """See that a sequence of various ids has the same logits each time.
+
+    Raises:
+        ExportError: if it has others.
+    """
+    ids = (torch.arange(batch * length) % vocab_size).reshape(batch, length)
+    try:
+        first, *others = (_run(wrapped, ids) for _ in range(1 + REPEATS))
+    except Exception:  # as for _runs
+        return
+    for again in others:
+        check_repeats(first, again)
 
 
 def _not_finite(logits: Tensor) -> str | None:

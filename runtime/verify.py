@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -32,6 +33,11 @@ from .sampling import Sampling
 __all__ = ["CaseResult", "GreedyResult", "VerifyReport", "verify_bundle", "verify_files"]
 
 Progress = Callable[[int, int], None]
+Compute = Callable[[OnnxGPT, StoredCase], NDArray[np.float32]]
+BESIDE = 64
+"""Tokens of the longest sequence that is computed in a batch as well."""
+STEPS = 8
+"""Tokens that are decoded one by one there."""
 
 
 def _part(error: float, bound: float) -> float:
@@ -60,8 +66,38 @@ def _logits_at(engine: OnnxGPT, case: StoredCase) -> NDArray[np.float32]:
     return np.stack([decoder.append([piece])[0] for piece in pieces])
 
 
-def _verify_case(engine: OnnxGPT, case: StoredCase) -> CaseResult:
-    found = _logits_at(engine, case)
+def _second_row(engine: OnnxGPT, case: StoredCase) -> NDArray[np.float32]:
+    """Return the logits of the last position (1, V), computed as the second row of a batch of two.
+
+    A cache of any length is decoded token by token at the end, as a batch is served, from rows of unequal
+    length; other graphs compute rows of one length.
+    """
+    ids, other, decoder = case.input_ids, case.input_ids[::-1], engine.decoder(2, case.input_ids.size)
+    if engine.bundle.manifest.graph.layout != "dynamic":
+        return decoder.append([other, ids])[1][np.newaxis]
+    prompt = max(1, ids.size - STEPS)
+    rows = decoder.append([other[: max(1, prompt // 2)], ids[:prompt]])
+    for token in ids[prompt:]:
+        rows = decoder.append([other[:1], np.array([token])])
+    return rows[1][np.newaxis]
+
+
+def _in_a_batch(engine: OnnxGPT, cases: Sequence[StoredCase]) -> Iterator[tuple[StoredCase, Compute]]:
+    """Yield what shows whether a row is computed as it is alone: the last position of one sequence.
+
+    Graphs that are frozen to one row have no batch.
+    """
+    if engine.bundle.manifest.graph.batch_size == 1:
+        return
+    short = [case for case in cases if case.input_ids.size <= BESIDE] or cases[:1]
+    case = max(short, key=lambda case: case.input_ids.size)
+    if case.positions[-1] == case.input_ids.size - 1:
+        last = {"positions": case.positions[-1:], "logits": case.logits[-1:]}
+        yield replace(case, name=f"{case.name} in a batch", **last), _second_row
+
+
+def _verify_case(engine: OnnxGPT, case: StoredCase, compute: Compute) -> CaseResult:
+    found = compute(engine, case)
     if case.vocab_ids is not None:
         found = found[:, as_ids(case.vocab_ids, engine.vocab_size, f"{case.name}.vocab_ids")]
     if found.shape != case.logits.shape:
@@ -154,10 +190,12 @@ def verify_bundle(
     cases = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LengthWarning)
-        for index, case in enumerate(reference.cases):
-            cases.append(_verify_case(engine, case))
+        plan = [(case, _logits_at) for case in reference.cases]
+        plan += _in_a_batch(engine, reference.cases)
+        for index, (case, compute) in enumerate(plan):
+            cases.append(_verify_case(engine, case, compute))
             if progress is not None:
-                progress(index + 1, len(reference.cases))
+                progress(index + 1, len(plan))
         greedy = _verify_greedy(engine, reference.greedy) if reference.greedy else None
     return VerifyReport(
         path=report.path,

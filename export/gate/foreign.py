@@ -25,11 +25,13 @@ from .cases import SEED, Ids
 from .nudged import nudged
 from .original import BesideItsNumbers
 from .reference import FLOAT32, PLAIN, Draft, Others, Refused, Units, evaluating, in_dtype
+from .repeats import check_repeats
 from .rounding import NOTHING, Rounding
 from .tolerance import FloatArray, RowErrors
 from .truth import Truth
 
 PROBE = 11  # tokens of the sequence that shows whether a module is causal
+REPEATED = 4  # sequences that are computed twice, to see that the program computes the same
 SAME = {"float64": 1e-9, "float32": 1e-5}  # relative difference of equal computations in another shape
 
 
@@ -128,7 +130,7 @@ class ModuleReference(BesideItsNumbers):
     It is the program itself, and makes its angles as that does: units that need another are the usual ones.
 
     Raises:
-        ExportError: if it cannot be copied.
+        ExportError: if it cannot be copied, or does not compute the same again.
     """
 
     cost = FLOAT32
@@ -145,6 +147,7 @@ class ModuleReference(BesideItsNumbers):
         self._nudged: nn.Module | None = None
         self._rounding: Rounding = NOTHING
         self._causal: bool | None = None
+        self._repeated = 0
 
     @property
     def dtype(self) -> str:
@@ -172,11 +175,23 @@ class ModuleReference(BesideItsNumbers):
 
     def _run_float32(self, ids: Ids) -> _Rows:
         try:
-            return self._run(self._f32, ids)
+            rows = self._run(self._f32, ids)
+            self._see_it_repeat(ids, rows)
+            return rows
         except ExportError:
             raise
         except Exception as exc:  # a module may raise anything to say that a sequence is too long
             raise Refused(f"{type(exc).__name__}: {exc}") from exc
+
+    def _see_it_repeat(self, ids: Ids, rows: _Rows) -> None:
+        """Compute the first sequences twice.
+
+        Raises:
+            ExportError: if the program computes something else.
+        """
+        if self._repeated < REPEATED:
+            self._repeated += 1
+            check_repeats(rows.values, self._run(self._f32, ids).values)
 
     def _run_float64(self, ids: Ids) -> _Rows | None:
         if self._f64 is None:

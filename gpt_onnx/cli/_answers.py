@@ -102,8 +102,8 @@ def _tell_full(completions: Sequence[Completion]) -> None:
         which = "" if len(completions) == 1 else f" in {len(full)} of {len(completions)} texts"
         tokens = max(len(completion.prompt_ids) + len(completion.ids) for completion in full)
         note(
-            f"the context is full{which} after {counted(tokens, 'token')}; --on-context-end slide forgets the "
-            "beginning and goes on"
+            f"the context is full{which} after {counted(tokens, 'token')}; --on-context-end slide forgets "
+            "the beginning and goes on"
         )
 
 

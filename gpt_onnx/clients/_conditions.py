@@ -108,6 +108,11 @@ ANGLES_IN_INT32 = Condition(
     otherwise="the angles of its positions are computed in int64, which this client computes in int32 and, "
     "silently, wrongly; export with --target cpu or portable",
 )
+CACHE_FOR_ATTENTION = Condition(
+    holds=lambda facts: not is_gqa(facts) or facts.layout == "dynamic",
+    otherwise="its layout is {layout}, whose GroupQueryAttention reads a prompt without a cache, and this "
+    "client asks for one; export with --target portable, or with --kv-cache and without --seq-len",
+)
 A_TOKENIZER = Condition(
     holds=lambda facts: facts.tokenizer is not None,
     otherwise="it has no tokenizer: by ids alone",

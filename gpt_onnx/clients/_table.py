@@ -16,6 +16,7 @@ from gpt_onnx.clients._conditions import (
     ACCURACY_IN_FILE,
     ANGLES_IN_INT32,
     BYTE_LEVEL,
+    CACHE_FOR_ATTENTION,
     EITHER_PADDING,
     FAST_PRODUCTS,
     FILES_FOR_BROWSERS,
@@ -76,7 +77,7 @@ OPENVINO = Client(
     package="PyPI openvino",
     tried=("2025.0.0", "2025.4.1", "2026.4.1"),
     since=(Since(version="2026.4.1", holds=is_fused),),
-    needs=(TABLE_AS_IT_IS, ANGLES_IN_INT32),
+    needs=(TABLE_AS_IT_IS, ANGLES_IN_INT32, CACHE_FOR_ATTENTION),
     limits=(ONE_ROW, FLOAT_ACTIVATIONS),
     usage=_usage.OPENVINO,
 )

@@ -70,6 +70,17 @@ def test_clients_with_a_loop_of_their_own_want_one_graph_with_a_cache(
     assert _verdict(GENAI, facts).faults[0].startswith(f"its layout is {layout} and this client feeds")
 
 
+@pytest.mark.parametrize("layout", ["static", "plain"])
+def test_attention_that_reads_a_prompt_without_a_cache_is_none_for_openvino(
+    make_manifest: Any, layout: str
+) -> None:
+    [fault] = _verdict(OPENVINO, _facts(make_manifest(layout, "gqa"))).faults
+    assert fault.startswith(
+        f"its layout is {layout}, whose GroupQueryAttention reads a prompt without a cache"
+    )
+    assert _verdict(OPENVINO, _facts(make_manifest("dynamic", "gqa"))).runs
+
+
 def test_a_module_of_anybodys_tells_no_cache(make_manifest: Any) -> None:
     facts = _facts(make_manifest("plain", "traced"), model_type=None)
     assert not _runs(facts) & {GENAI.name, TRANSFORMERS_JS.name, OPTIMUM.name}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from torch import Tensor, nn
 
 from gpt_onnx.errors import CheckpointError, ExportError
 from gpt_onnx.export import export_bundle
+from gpt_onnx.export.gate.foreign import ModuleReference
+from gpt_onnx.export.gate.repeats import check_repeats
 from gpt_onnx.export.module_source import refuse_compiled
 
 V = 61
@@ -160,6 +163,67 @@ def test_what_a_module_prints_goes_to_stderr(tmp_path: Path, capsys: pytest.Capt
     printed = capsys.readouterr()
     assert printed.out == ""
     assert set(printed.err.split()) == {"chatter"}
+
+
+class Dropping(Bigram):
+    def forward(self, idx: Tensor) -> Any:
+        return self.head(nn.functional.dropout(self.table(idx), 0.1, training=True))
+
+
+class Drawing(Bigram):
+    def forward(self, idx: Tensor) -> Any:
+        return super().forward(idx) * (1 + 0.1 * np.random.rand())
+
+
+class Clocked(Bigram):
+    def forward(self, idx: Tensor) -> Any:
+        return super().forward(idx) + 0.01 * float(np.sin(time.perf_counter_ns()))
+
+
+class Alternating(Bigram):
+    calls = 0
+
+    def forward(self, idx: Tensor) -> Any:
+        self.calls += 1
+        return super().forward(idx) * (1 + 0.01 * (self.calls % 2))
+
+
+class Remembering(Bigram):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("seen", torch.zeros(1, 1, 8))
+
+    def forward(self, idx: Tensor) -> Any:
+        x = self.table(idx)
+        self.seen = self.seen + x.mean((0, 1), keepdim=True)
+        return self.head(x + self.seen)
+
+
+@pytest.mark.parametrize("kind", [Dropping, Drawing, Clocked, Alternating, Remembering])
+@pytest.mark.parametrize("check", ["none", "quick"])
+def test_a_module_that_computes_something_else_each_time_is_refused(
+    tmp_path: Path, kind: type[nn.Module], check: str
+) -> None:
+    """Else what differs by itself would count as the cost of float32, and hide what the graph does wrong."""
+    with pytest.raises(
+        ExportError, match=r"other logits each time it runs on the same ids, by up to .*dropout"
+    ):
+        export_bundle(kind(), tmp_path / "bundle", check=check)
+    assert not (tmp_path / "bundle").exists()
+
+
+@pytest.mark.parametrize("kind", [Dropping, Alternating])
+def test_a_reference_that_does_not_repeat_itself_compares_nothing(kind: type[nn.Module]) -> None:
+    reference = ModuleReference(kind())
+    with pytest.raises(ExportError, match="other logits each time it runs on the same ids"):
+        reference.compute((1, 2, 3, 4, 5))
+
+
+def test_numbers_that_are_none_repeat_themselves() -> None:
+    nan = torch.tensor([[1.0, float("nan"), float("inf")]])
+    check_repeats(nan, nan.clone())
+    with pytest.raises(ExportError, match="by up to inf of the largest"):
+        check_repeats(nan, torch.tensor([[1.0, 2.0, float("inf")]]))
 
 
 def test_a_module_that_is_not_causal_says_so(tmp_path: Path) -> None:

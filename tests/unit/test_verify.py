@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from onnx import helper, numpy_helper
 from safetensors.numpy import load_file, save, save_file
 
 from gpt_onnx.errors import BundleError, GptOnnxError, InputError, ParityError
@@ -58,6 +61,41 @@ def test_a_right_bundle_passes(tiny_bundle: Any, layout: str) -> None:
     assert report.greedy.compared == report.greedy.tokens > 0
     assert "greedy tokens agree with PyTorch on cpu" in report.summary()
     report.raise_if_failed()
+
+
+def _shift_positions_of_later_rows(graph: Path) -> None:
+    """Let a graph compute the first row of a batch rightly, and every other one position too far on."""
+    model = onnx.load(graph, load_external_data=False)
+    reader = next(node for node in model.graph.node if "position_ids" in node.input)
+    one = numpy_helper.from_array(np.array(1, np.int64), "one")
+    axis = numpy_helper.from_array(np.array(0, np.int64), "rows")
+    model.graph.initializer.extend([one, axis])
+    chain = [
+        helper.make_node("Add", ["position_ids", "one"], ["raised"]),
+        helper.make_node("Sign", ["raised"], ["ones"]),
+        helper.make_node("CumSum", ["ones", "rows"], ["numbers"], exclusive=1),
+        helper.make_node("Min", ["numbers", "one"], ["later"]),
+        helper.make_node("Add", ["position_ids", "later"], ["shifted"]),
+    ]
+    place = list(model.graph.node).index(reader)
+    for node in reversed(chain):
+        model.graph.node.insert(place, node)
+    reader.input[list(reader.input).index("position_ids")] = "shifted"
+    graph.write_bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize("layout", ["gqa", "decomposed"])
+def test_a_fault_of_later_rows_of_a_batch_is_found(tiny_bundle: Any, tmp_path: Path, layout: str) -> None:
+    original = tiny_bundle(check="quick", **LAYOUTS[layout]).path
+    path = Path(shutil.copytree(original, tmp_path / "rows"))
+    _shift_positions_of_later_rows(path / "onnx/model.onnx")
+    operators = path / "required_operators.config"
+    text = operators.read_text()
+    operators.write_text(re.sub(r"(ai\.onnx;\d+;)", r"\1CumSum,Min,Sign,Add,", text, count=1))
+    report = verify_bundle(resealed(path), threads=1)
+    failed = [case.name for case in report.cases if not case.passed]
+    assert [name for name in failed if name.endswith("in a batch")] == failed != []
+    assert "in a batch" in report.summary()
 
 
 @pytest.mark.parametrize("options", [{}, {"seq_len": 24, "batch_size": 2}])
