@@ -9,6 +9,7 @@ refused, as other text may well reach twice as far.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -37,6 +38,7 @@ MARGIN = 2.0
 """How many times larger than on this text activations may become on another."""
 HEAD = "the head"
 ROWS = 256  # of logits that exist at once
+TOKENS = 2048  # of short sequences that are computed at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,15 @@ def _popped(names: list[str]) -> None:
     names.pop()
 
 
+def _batches(sequences: Sequence[NDArray[np.int64]]) -> list[Tensor]:
+    """Put sequences of one length together, (B, S), of TOKENS tokens at most."""
+    batches = []
+    for size, same in itertools.groupby(sequences, key=len):
+        stacked = torch.from_numpy(np.stack(list(same)))
+        batches += torch.split(stacked, max(1, TOKENS // max(1, size)))
+    return batches
+
+
 def _of_gpt(
     peaks: _Peaks, source: Source, sequences: Sequence[NDArray[np.int64]], progress: Progress
 ) -> None:
@@ -94,7 +105,8 @@ def _of_gpt(
     assert config is not None
     weights = Weights(skeleton(config), lambda name: torch.from_numpy(source.weight(name)))
     program: GPT = weights.program(torch.float32)
-    batches = [torch.from_numpy(ids)[None] for ids in sequences]
+    batches = _batches(sequences)
+    progress(STEP, 0, config.n_layer)
     with torch.no_grad(), peaks.naming(program), peaks:
         streams = [stream for (stream,) in embedded(weights, [program], batches)]
         for layer in lent_layers(weights, program):
@@ -102,7 +114,7 @@ def _of_gpt(
                 stream.through(layer)
             progress(STEP, layer + 1, config.n_layer)
         with weights.lent("ln_f.", program):
-            rows = [program.finish(stream.x)[0] for stream in streams]
+            rows = [program.finish(stream.x).flatten(0, 1) for stream in streams]
         for block in torch.split(torch.cat(rows), ROWS):
             weights.head(program, block)
 

@@ -92,8 +92,8 @@ def _in_a_batch(engine: OnnxGPT, cases: Sequence[StoredCase]) -> Iterator[tuple[
     short = [case for case in cases if case.input_ids.size <= BESIDE] or cases[:1]
     case = max(short, key=lambda case: case.input_ids.size)
     if case.positions[-1] == case.input_ids.size - 1:
-        last = {"positions": case.positions[-1:], "logits": case.logits[-1:]}
-        yield replace(case, name=f"{case.name} in a batch", **last), _second_row
+        name, last = f"{case.name} in a batch", slice(-1, None)
+        yield replace(case, name=name, positions=case.positions[last], logits=case.logits[last]), _second_row
 
 
 def _verify_case(engine: OnnxGPT, case: StoredCase, compute: Compute) -> CaseResult:
@@ -190,8 +190,8 @@ def verify_bundle(
     cases = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", LengthWarning)
-        plan = [(case, _logits_at) for case in reference.cases]
-        plan += _in_a_batch(engine, reference.cases)
+        alone = ((case, _logits_at) for case in reference.cases)
+        plan = [*alone, *_in_a_batch(engine, reference.cases)]
         for index, (case, compute) in enumerate(plan):
             cases.append(_verify_case(engine, case, compute))
             if progress is not None:

@@ -218,7 +218,7 @@ class ModuleReference(BesideItsNumbers):
         best, beside = self._run_float64(ids), self._f32
         if best is None:
             best, beside = f32, self._neighbour()
-        rounding = NOTHING if units.exact_products else self._rounding
+        rounding = self._rounding.exact if units.exact_products else self._rounding
         plain = beside is self._f32 and rounding is NOTHING
         other = f32 if plain else self._run_rounding(beside, ids, rounding)
         r64 = best.values.to(torch.float64).numpy()

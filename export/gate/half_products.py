@@ -19,6 +19,7 @@ import torch
 from torch import Tensor, nn
 
 from .products import Products
+from .rounding import NOTHING, Rounding
 
 
 def rounded_to_half(x: Tensor) -> Tensor:
@@ -44,6 +45,11 @@ class Halves:
     def cached(self, tensor: Tensor) -> Tensor:
         """See Rounding."""
         return rounded_to_half(tensor) if tensor.dtype == torch.float32 else tensor
+
+    @property
+    def exact(self) -> Rounding:
+        """See Rounding."""
+        return NOTHING
 
 
 HALVES = Halves()

@@ -107,7 +107,7 @@ class GptReference(BesideItsNumbers):
 
     def _compute(self, sequences: Sequence[Ids], units: Units) -> list[Truth]:
         single = with_float32_angles(self._f32) if units.float32_angles else self._f32
-        rounding = NOTHING if units.exact_products else self._rounding
+        rounding = self._rounding.exact if units.exact_products else self._rounding
         with rounding.during(self._f32):
             passes = run_layers(self._weights, (single, self._f64), sequences, rounding.cached)
             return [self._truth(ids, found) for ids, found in zip(sequences, passes, strict=True)]

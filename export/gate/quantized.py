@@ -38,7 +38,7 @@ from .mapped import reading_cases
 from .original import original_cases
 from .reference import FLOAT32, Others, Reference
 from .rewritten import RewrittenReference
-from .rounding import Int8Rounding
+from .rounding import Int8Rounding, Sums
 from .trial import Trial
 from .weights import GROUP, check_float, check_rounded, first_fault, same_numbers
 
@@ -76,7 +76,8 @@ class QuantizedReference(RewrittenReference):
         self.stored: Stored = read_stored(folder)
         self._source = source
         self._turned: dict[str, bool] = {}
-        original, rounding = source.reference(), Int8Rounding(self.blocks)
+        original = source.reference()
+        rounding = Int8Rounding(self.blocks) if self.rounds_inputs else Sums(self.blocks)
         others = Others(names=frozenset(self.stored.quantized), read=self._read, rounding=rounding)
         name = f"{original.name} with the bundle's own quantised weights"
         super().__init__(original, original.with_weights(others), name)
@@ -88,9 +89,8 @@ class QuantizedReference(RewrittenReference):
 
     @property
     def blocks(self) -> Mapping[str, int]:
-        """The block size of each weight whose products see their inputs rounded."""
-        grids = self.stored.grids if self.rounds_inputs else {}
-        return {name: grid.block_size for name, grid in grids.items()}
+        """The block size of each weight of integers."""
+        return {name: grid.block_size for name, grid in self.stored.grids.items()}
 
     @property
     def cost(self) -> str:

@@ -189,6 +189,8 @@ class Alternating(Bigram):
 
 
 class Remembering(Bigram):
+    seen: Tensor
+
     def __init__(self) -> None:
         super().__init__()
         self.register_buffer("seen", torch.zeros(1, 1, 8))
