@@ -54,6 +54,13 @@ class BundleReport:
     """Bytes of all files, the manifest included."""
 
 
+TRACED_ONCE = (
+    "A forward that decides in Python, by a length, a batch size or values, is traced as it went once: "
+    "let tensors decide (torch.where), or freeze the length with --seq-len."
+)
+"""What is most often wrong with a module whose numbers differ."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
     """What running the bundle told, of what was asked."""
@@ -217,7 +224,8 @@ def _check(source: Source, options: ExportOptions, engine: OnnxGPT, progress: Pr
         progress=lambda done, total: progress("check", done, total),
     )
     if not report.passed:
-        raise ParityError(report.summary())
+        advice = f" {TRACED_ONCE}" if source.config is None else ""
+        raise ParityError(f"{report.summary()}{advice}")
     return report
 
 

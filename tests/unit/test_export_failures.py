@@ -13,7 +13,14 @@ from safetensors.numpy import load_file, save_file
 
 from gpt_onnx.checkpoint import write_checkpoint
 from gpt_onnx.checkpoint.readers import READERS
-from gpt_onnx.errors import CheckpointError, ConfigError, ExportError, GptOnnxError, InputError
+from gpt_onnx.errors import (
+    CheckpointError,
+    ConfigError,
+    ExportError,
+    GptOnnxError,
+    InputError,
+    ParityError,
+)
 from gpt_onnx.export import export_bundle
 from gpt_onnx.export import source as source_module
 
@@ -33,6 +40,22 @@ def _refused(kind: type[GptOnnxError], source: Any, folder: Path, **options: Any
     assert sorted(path.name for path in folder.iterdir()) == before
     assert "\n" not in str(told.value)
     return str(told.value)
+
+
+class ByLength(torch.nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(31, 31)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.table(ids)
+        return logits * 2 if ids.shape[1] > 20 else logits
+
+
+def test_a_branch_on_the_length_that_was_traced_away_is_refused_with_its_cause(tmp_path: Path) -> None:
+    told = _refused(ParityError, ByLength().eval(), tmp_path, check="quick")
+    assert "cases differ from by_length" in told
+    assert told.endswith("let tensors decide (torch.where), or freeze the length with --seq-len.")
 
 
 def test_a_source_that_is_not_there(tmp_path: Path) -> None:
