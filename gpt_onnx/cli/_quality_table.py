@@ -73,4 +73,5 @@ def about(found: Evaluation) -> str:
     """Return what was measured, as a line."""
     model = found.perplexity
     size = "" if model.text_bytes is None else f" ({model.text_bytes:,} bytes)"
-    return f"{found.text}: {model.tokens:,} tokens{size}, in windows of {found.window}"
+    tokens = "1 token" if model.tokens == 1 else f"{model.tokens:,} tokens"
+    return f"{found.text}: {tokens}{size}, in windows of {found.window}"

@@ -173,7 +173,8 @@ def tokens_of_ids(ids: NDArray[np.integer], vocab_size: int, name: str) -> Itera
         InputError: if one is outside the vocabulary.
     """
     for low in range(0, ids.size, PIECE):
-        yield Tokens(as_ids(np.asarray(ids[low : low + PIECE]), vocab_size, f"{name} from {low} on"), None)
+        where = f"{name} from {low} on" if low else name
+        yield Tokens(as_ids(np.asarray(ids[low : low + PIECE]), vocab_size, where), None)
 
 
 def _text_file(stream: BinaryIO, name: str, tokenizer: Tokenizer | None, vocab_size: int) -> TokenFile:
