@@ -90,7 +90,7 @@ def _popped(names: list[str]) -> None:
 
 def _batches(sequences: Sequence[NDArray[np.int64]]) -> list[Tensor]:
     """Put sequences of one length together, (B, S), of TOKENS tokens at most."""
-    batches = []
+    batches: list[Tensor] = []
     for size, same in itertools.groupby(sequences, key=len):
         stacked = torch.from_numpy(np.stack(list(same)))
         batches += torch.split(stacked, max(1, TOKENS // max(1, size)))
