@@ -33,10 +33,16 @@ BundleMaker = Callable[..., Path]
 ModelMaker = Callable[..., Any]
 
 
+USUAL: Mapping[str, Any] = {"SIGINT": signal.default_int_handler, "SIGHUP": signal.SIG_DFL}
+"""What a signal does that a shell in the background, or nohup, has had ignored."""
+
+
 def pytest_configure() -> None:
-    """Let processes of tests have ctrl-C, even where a shell started pytest in the background without it."""
-    if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.default_int_handler)
+    """Let processes of tests be ended by signals, whatever started pytest without them."""
+    for name, usual in USUAL.items():
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, usual)
 
 
 def toy_sizes(attention: str) -> ModelInfo:
