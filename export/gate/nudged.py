@@ -3,7 +3,8 @@
 One float32 evaluation shows what float32 costs where many roundings add up. Where few do (a width of two, one
 head of one) it is a single draw, and may be small by luck: the mean of two values that are almost equal is
 exact or not, and what a LayerNorm makes of them differs twenty times. A program beside it has the same
-weights to six digits and its own roundings. Programs beside are looked at only where a case failed by little
+weights to six digits and its own roundings, and its norms sum in ONNX Runtime's order
+(gpt_onnx.export.gate.norms_in_turn). Programs beside are looked at only where a case failed by little
 (gpt_onnx.export.gate.gate), so that elsewhere the bounds are what they were.
 """
 
