@@ -165,7 +165,7 @@ class ModuleReference(BesideItsNumbers):
 
     def _like(self, module: nn.Module, rounding: Rounding) -> ModuleReference:
         reference = type(self)(module, name=self.name)
-        reference._rounding = rounding
+        reference._rounding, reference._repeated = rounding, self._repeated
         return reference
 
     def _run(self, module: nn.Module, ids: Ids) -> _Rows:

@@ -73,10 +73,10 @@ def test_the_longest_sequence_is_found_whatever_is_named(longest: int, named: in
     )
 
 
-def test_a_named_context_that_is_the_limit_takes_three_runs_and_causality_three() -> None:
+def test_a_named_context_that_is_the_limit_takes_three_runs_repeating_four_and_causality_three() -> None:
     module = Limited(48)
     probe(LogitsOnly(module), 48, None)
-    assert module.seen == [2, 48, 49, 11, 11, 5]
+    assert module.seen == [2, 48, 49, *[11] * 4, 11, 11, 5]
 
 
 def test_no_limit_is_found_where_there_is_none() -> None:
