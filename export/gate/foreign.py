@@ -22,7 +22,7 @@ from torch.overrides import TorchFunctionMode
 from gpt_onnx.errors import ExportError
 
 from .cases import SEED, Ids
-from .norms_in_turn import norms_in_turn
+from .norms_in_turn import NormsInTurn
 from .nudged import nudged
 from .original import BesideItsNumbers
 from .reference import FLOAT32, PLAIN, Draft, Others, Refused, Units, evaluating, in_dtype
@@ -237,7 +237,7 @@ class ModuleReference(BesideItsNumbers):
         """
         truth = self.compute(ids, units)
         for module in () if self._f64 is None else nudged(self._f32):
-            with norms_in_turn():
+            with NormsInTurn():
                 truth = truth.with_largest_errors(self._like(module, self._rounding).compute(ids, units))
         return truth
 

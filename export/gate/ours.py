@@ -19,7 +19,7 @@ from gpt_onnx.model.positions import with_float32_angles
 from .cases import Ids
 from .layered import Pass, run_layers
 from .lending import Read, Weights
-from .norms_in_turn import norms_in_turn
+from .norms_in_turn import NormsInTurn
 from .nudged import COUNT, nudged_reading
 from .original import BesideItsNumbers
 from .reference import FLOAT32, PLAIN, Draft, Others, Units
@@ -88,7 +88,7 @@ class GptReference(BesideItsNumbers):
         """See Reference."""
         truths = self._compute(sequences, units)
         for stream in range(COUNT if units.careful else 0):
-            with norms_in_turn():  # the program beside is gone before the next one is made
+            with NormsInTurn():  # the program beside is gone before the next one is made
                 truths = self._beside(stream)._raised(truths, units)
         return truths
 

@@ -111,14 +111,14 @@ def _report(
     task: Task, prompts: Sequence[Prompt], completions: Sequence[Completion], timings: dict[str, Any]
 ) -> None:
     """Print what is printed after the generation: JSON lines, a full context, and the statistics."""
-    if not task.as_json:
-        _tell_full(completions)
-    else:
+    if task.as_json:
         for prompt, completion in zip(prompts, completions, strict=True):
             ids, reason = list(completion.ids), completion.finish_reason
             line = {"text": task.shown(prompt, completion), "ids": ids, "finish_reason": reason}
             own = {"prompt_tokens": len(completion.prompt_ids), "new_tokens": len(ids)}  # times are common
             click.echo(json.dumps({**line, "seed": task.options.get("seed"), "timings": timings | own}))
+    else:
+        _tell_full(completions)
     if task.stats:
         reasons = ", ".join(completion.finish_reason for completion in completions)
         say(f"{_statistics(timings)}; on {task.gpt.engine.provider}; ended by {reasons}")

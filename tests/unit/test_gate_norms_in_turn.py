@@ -11,7 +11,7 @@ from onnx import helper
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gpt_onnx.export.gate.norms_in_turn import norms_in_turn
+from gpt_onnx.export.gate.norms_in_turn import NormsInTurn
 
 EPS = 1e-5
 
@@ -57,7 +57,7 @@ def test_the_error_is_about_that_of_onnxruntime(width: int) -> None:
     """No less than half of it, so that a right graph stays within four."""
     torch.manual_seed(width)
     x = 3 * torch.randn(200, width)
-    with norms_in_turn():
+    with NormsInTurn():
         found = F.layer_norm(x, (width,), eps=EPS)
     expected = _truth(x)
     assert _rms(found, expected) > 0.5 * _rms(_of_onnxruntime(x), expected)
@@ -71,7 +71,7 @@ def test_a_module_has_its_norm_with_weight_and_bias() -> None:
         norm.weight.copy_(torch.randn(40))
         norm.bias.copy_(torch.randn(40))
         plain = norm(x)
-        with norms_in_turn():
+        with NormsInTurn():
             found = norm(x)
     assert torch.allclose(found, plain, atol=1e-5)
     assert torch.allclose(found.double(), _truth(x) * norm.weight + norm.bias, atol=1e-5)
@@ -79,24 +79,24 @@ def test_a_module_has_its_norm_with_weight_and_bias() -> None:
 
 def test_several_dims_are_one_row() -> None:
     x = torch.randn(5, 4, 6)
-    with norms_in_turn():
+    with NormsInTurn():
         found = F.layer_norm(x, (4, 6))
     assert torch.allclose(found, F.layer_norm(x, (4, 6)), atol=1e-5)
 
 
 def test_an_rms_norm_is_one() -> None:
     x, weight = torch.randn(3, 40), torch.randn(40)
-    with norms_in_turn():
+    with NormsInTurn():
         found = F.rms_norm(x, (40,), weight, 1e-6)
     assert torch.allclose(found, F.rms_norm(x, (40,), weight, 1e-6), atol=1e-5)
 
 
 def test_a_row_of_equal_numbers_is_no_root_of_a_negative_number() -> None:
-    with norms_in_turn():
+    with NormsInTurn():
         assert torch.isfinite(F.layer_norm(torch.full((2, 1000), 1e3), (1000,))).all()
 
 
 def test_float64_is_left_alone() -> None:
     x = torch.randn(3, 40, dtype=torch.float64)
-    with norms_in_turn():
+    with NormsInTurn():
         assert torch.equal(F.layer_norm(x, (40,)), nn.LayerNorm(40, dtype=torch.float64)(x))
