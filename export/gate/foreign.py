@@ -210,7 +210,7 @@ class ModuleReference(BesideItsNumbers):
 
     def compute_all(self, sequences: Sequence[Ids], units: Units = PLAIN) -> list[Truth]:
         """See Reference."""
-        compute = self.compute_careful if units.careful else self.compute
+        compute = self.compute_careful if units.beside else self.compute
         return [compute(ids, units) for ids in sequences]
 
     def compute(self, ids: Ids, units: Units = PLAIN) -> Truth:
@@ -231,12 +231,12 @@ class ModuleReference(BesideItsNumbers):
             return self._run(module, ids)
 
     def compute_careful(self, ids: Ids, units: Units = PLAIN) -> Truth:
-        """Return the same in careful units.
+        """Return the same in units of programs beside this one, too.
 
         Where float32 stands for float64 there is nothing to be more careful with.
         """
         truth = self.compute(ids, units)
-        for module in () if self._f64 is None else nudged(self._f32):
+        for module in () if self._f64 is None else nudged(self._f32, units.beside):
             with NormsInTurn():
                 truth = truth.with_largest_errors(self._like(module, self._rounding).compute(ids, units))
         return truth

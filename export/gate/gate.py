@@ -28,8 +28,7 @@ from .clients import client_cases
 from .decoding import decoding_cases
 from .folders import without_folders
 from .greedy import greedy_cases
-from .nudged import COUNT
-from .oracle import Oracle, TooDear
+from .oracle import Oracle
 from .original_file import Original, read_original
 from .padding import padding_cases
 from .reference import Draft, Reference, Refused
@@ -64,11 +63,8 @@ def _finding(case: Case, oracle: Oracle | None) -> Finding:
     finding = case.run()
     if oracle is None or not finding.marginal:
         return finding
-    try:
-        with oracle.careful():
-            return replace(case.run(), careful=True)
-    except TooDear:
-        return finding
+    with oracle.careful():
+        return replace(case.run(), careful=True)
 
 
 def look_at(case: Case, oracle: Oracle | None = None, folder: str = "") -> Outcome:
@@ -156,9 +152,7 @@ def setting_of(
     """
     setting = Setting(
         engine=engine,
-        oracle=Oracle(
-            reference, facts.affordable() // COUNT, make_room if facts.parameters > SMALL else None
-        ),
+        oracle=Oracle(reference, facts.affordable(), make_room if facts.parameters > SMALL else None),
         facts=facts,
         level=LEVELS[find_level(level)],
         texts=texts,

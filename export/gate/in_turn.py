@@ -9,7 +9,7 @@ standard normal numbers; errors in units of PyTorch's), for 2 rows and for 66:
     1280     3.6    1.9      3.7    1.9           1.8    0.9
     5120     4.1    3.6      4.1    3.6           0.9    0.9
 
-    with summed_in_turn(module, {"h.0.attn.c_attn.weight": 32}):
+    with InTurn.of(module, {"h.0.attn.c_attn.weight": 32}):
         module(ids)               # every product with that weight
 
 A group of n terms is added at once, and the sum is rounded to a unit in the last place that is sqrt(n) times
@@ -18,12 +18,10 @@ as large: one such rounding has the variance of n plain ones, u^2 / 12 each, at 
 
 from __future__ import annotations
 
-import contextlib
 import math
-from collections.abc import Mapping
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from .weight_products import Call, Product, WeightProducts
 
@@ -69,10 +67,3 @@ class InTurn(WeightProducts):
     def multiplied(self, product: Product, call: Call, block_size: int) -> Tensor:
         """See WeightProducts."""
         return product.finished(call, product_in_turn(call.value(product.x), product.matrix(call)))
-
-
-def summed_in_turn(
-    program: nn.Module, blocks: Mapping[str, int]
-) -> contextlib.AbstractContextManager[object]:
-    """Sum in turn for as long as it takes; nothing where no weight is named. See ``InTurn``."""
-    return InTurn(program, blocks) if blocks else contextlib.nullcontext()

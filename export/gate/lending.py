@@ -24,10 +24,10 @@ Read = Callable[[str], Tensor]
 
 SMALL = 2**28
 """Bytes in float64 of a model whose weights stay: 32 million parameters."""
-HEAD_STAYS = 2**31
-"""Bytes in float64 of a head that stays: 128,000 tokens of width 2048."""
-HEAD_ROWS = 2**26
-"""Numbers of a larger head that exist in float64 at once: 512 MB."""
+HEAD_STAYS = 2**28
+"""Bytes in float64 of a head that stays: 50,000 tokens of width 640."""
+HEAD_ROWS = 2**24
+"""Numbers of a larger head that exist in float64 at once: 128 MB."""
 
 
 def hollow(gpt: GPT, dtype: torch.dtype) -> GPT:

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from .cases import SEED
 
 COUNT = 16
-"""Programs beside the original one that are looked at."""
+"""Programs beside the original one that are looked at, unless that is too dear."""
 SIZE = 2.0**-21
 """Largest relative change of a weight: four units in the last place of float32."""
 
@@ -42,9 +42,9 @@ def _moved(weight: Tensor, generator: torch.Generator) -> Tensor:
     return moved
 
 
-def nudged(module: Program) -> Iterator[Program]:
+def nudged(module: Program, count: int) -> Iterator[Program]:
     """Yield copies, one after another, whose every weight differs by up to SIZE of itself."""
-    for stream in range(COUNT):
+    for stream in range(count):
         copied = copy.deepcopy(module)
         generator = torch.Generator().manual_seed(SEED + stream)
         with torch.no_grad():

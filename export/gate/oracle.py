@@ -9,17 +9,15 @@ with oracle.careful(): oracle.truth(ids)       # units of several programs; see 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 from typing import Any
 
 from .cases import Ids
+from .nudged import COUNT
 from .reference import PLAIN, Reference, Units
 from .truth import Truth
-
-
-class TooDear(Exception):  # noqa: N818  # not an error: the first look at the sequence stands
-    """A sequence is too long for a model of this size to be measured carefully."""
 
 
 class Oracle:
@@ -29,24 +27,26 @@ class Oracle:
 
     Args:
         reference: The original program.
-        most_careful: The longest sequence that is measured carefully; None: any.
+        most_beside: The most tokens of one sequence that all programs beside compute, unless there is only
+            one; None: any number.
         before: Called before the reference computes, so that others can make room.
     """
 
     def __init__(
         self,
         reference: Reference,
-        most_careful: int | None = None,
+        most_beside: int | None = None,
         before: Callable[[], None] | None = None,
     ) -> None:
         self.reference = reference
-        self._most_careful = most_careful
+        self._most_beside = most_beside
         self._before = before
         self._held: list[tuple[Ids, bool]] = []
         """Sequences, and whether they are held for exact products."""
         self._known: dict[tuple[Ids, Units], Truth] = {}
         """Held sequences, by how they were measured."""
         self._units = PLAIN
+        self._careful = False
 
     def hold(self, *sequences: Ids) -> None:
         """Compute long sequences whose prefixes will be asked for, unless each must run on its own."""
@@ -56,17 +56,17 @@ class Oracle:
             self._held += [(ids, exact) for ids in new]
             self._remember(new)
 
-    def _computed(self, sequences: Sequence[Ids]) -> list[Truth]:
-        """Compute sequences in one pass; none where there are none, as a pass reads all weights."""
-        if not sequences:
-            return []
-        if self._before is not None:
+    def _computed(self, sequences: Iterable[Ids]) -> Iterator[tuple[Ids, Truth]]:
+        """Compute sequences, those that are measured alike in one pass, as a pass reads all weights."""
+        by_programs = sorted(sequences, key=self._programs)
+        if by_programs and self._before is not None:
             self._before()
-        return self.reference.compute_all(sequences, self._units)
+        for _, alike in groupby(by_programs, self._programs):
+            group = list(alike)
+            yield from zip(group, self.reference.compute_all(group, self._measure(group[0])), strict=True)
 
-    def _remember(self, sequences: Sequence[Ids]) -> None:
-        found = self._computed(sequences)
-        self._known |= {(ids, self._units): truth for ids, truth in zip(sequences, found, strict=True)}
+    def _remember(self, sequences: Iterable[Ids]) -> None:
+        self._known |= {(ids, self._measure(ids)): truth for ids, truth in self._computed(sequences)}
 
     def truth(self, ids: Ids) -> Truth:
         """Return the truth for a sequence.
@@ -81,33 +81,39 @@ class Oracle:
 
         Raises:
             Refused: if the original program does not take one.
-            TooDear: if one is too long to be measured carefully.
         """
-        if not all(map(self._affords, sequences)):
-            raise TooDear
-        longer = [self._longer(ids) for ids in sequences]
-        self._remember(
-            [ids for ids in dict.fromkeys(longer) if ids and (ids, self._units) not in self._known]
-        )
-        new = list(dict.fromkeys(ids for ids, held in zip(sequences, longer, strict=True) if held is None))
-        fresh = dict(zip(new, self._computed(new), strict=True))
+        longer = {ids: self._longer(ids) for ids in sequences}
+        held = dict.fromkeys(whole for whole in longer.values() if whole)
+        self._remember([whole for whole in held if (whole, self._measure(whole)) not in self._known])
+        fresh = dict(self._computed([ids for ids, whole in longer.items() if whole is None]))
         return [
-            fresh[ids] if held is None else self._known[held, self._units].prefix(len(ids))
-            for ids, held in zip(sequences, longer, strict=True)
+            fresh[ids] if whole is None else self._known[whole, self._measure(whole)].prefix(len(ids))
+            for ids, whole in ((ids, longer[ids]) for ids in sequences)
         ]
 
     def _longer(self, ids: Ids) -> Ids | None:
-        """Return the held sequence that begins so; none where it is dearer than the beginning alone."""
+        """Return the held sequence that begins so and is measured as carefully."""
         exact = self._units.exact_products
         held = (whole for whole, kind in self._held if kind == exact and whole[: len(ids)] == ids)
-        return next(filter(self._affords, held), None)
+        return next((whole for whole in held if self._programs(whole) == self._programs(ids)), None)
 
-    def _affords(self, ids: Ids) -> bool:
-        return not self._units.careful or self._most_careful is None or len(ids) <= self._most_careful
+    def _programs(self, ids: Ids) -> int:
+        """Return how many programs beside the original one measure a sequence."""
+        if not self._careful:
+            return 0
+        return COUNT if self._most_beside is None else max(1, min(COUNT, self._most_beside // len(ids)))
 
-    def careful(self) -> contextlib.AbstractContextManager[None]:
-        """Give careful units for as long as it takes."""
-        return self.measured(careful=True)
+    def _measure(self, ids: Ids) -> Units:
+        return replace(self._units, beside=self._programs(ids))
+
+    @contextlib.contextmanager
+    def careful(self) -> Iterator[None]:
+        """Give units of programs beside the original one, too, for as long as it takes."""
+        before, self._careful = self._careful, True
+        try:
+            yield
+        finally:
+            self._careful = before
 
     @contextlib.contextmanager
     def measured(self, **units: Any) -> Iterator[None]:

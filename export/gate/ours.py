@@ -20,7 +20,7 @@ from .cases import Ids
 from .layered import Pass, run_layers
 from .lending import Read, Weights
 from .norms_in_turn import NormsInTurn
-from .nudged import COUNT, nudged_reading
+from .nudged import nudged_reading
 from .original import BesideItsNumbers
 from .reference import FLOAT32, PLAIN, Draft, Others, Units
 from .rounding import NOTHING, Rounding
@@ -87,7 +87,7 @@ class GptReference(BesideItsNumbers):
     def compute_all(self, sequences: Sequence[Ids], units: Units = PLAIN) -> list[Truth]:
         """See Reference."""
         truths = self._compute(sequences, units)
-        for stream in range(COUNT if units.careful else 0):
+        for stream in range(units.beside):
             with NormsInTurn():  # the program beside is gone before the next one is made
                 truths = self._beside(stream)._raised(truths, units)
         return truths

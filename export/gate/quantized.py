@@ -34,11 +34,12 @@ from gpt_onnx.runtime._arguments import counted
 from .case import Case, Finding
 from .exact import exact_bundle, exact_cases
 from .half import HalfReference
+from .in_turn import InTurn
 from .mapped import reading_cases
 from .original import original_cases
 from .reference import FLOAT32, Others, Reference
 from .rewritten import RewrittenReference
-from .rounding import Int8Rounding, Sums
+from .rounding import Int8Inputs, IntegerProducts
 from .trial import Trial
 from .weights import GROUP, check_float, check_rounded, first_fault, same_numbers
 
@@ -77,7 +78,7 @@ class QuantizedReference(RewrittenReference):
         self._source = source
         self._turned: dict[str, bool] = {}
         original = source.reference()
-        rounding = Int8Rounding(self.blocks) if self.rounds_inputs else Sums(self.blocks)
+        rounding = IntegerProducts(self.blocks, Int8Inputs if self.rounds_inputs else InTurn)
         others = Others(names=frozenset(self.stored.quantized), read=self._read, rounding=rounding)
         name = f"{original.name} with the bundle's own quantised weights"
         super().__init__(original, original.with_weights(others), name)

@@ -36,8 +36,8 @@ class Refused(Exception):  # noqa: N818  # not an error: the original program do
 class Units:
     """How it is measured what float32 costs."""
 
-    careful: bool = False
-    """As the largest error of several programs; see gpt_onnx.export.gate.nudged."""
+    beside: int = 0
+    """As the largest error of this program and so many beside it; see gpt_onnx.export.gate.nudged."""
     float32_angles: bool = False
     """In a program that makes the angles of its positions in float32, as most do and our own does not."""
     exact_products: bool = False

@@ -190,7 +190,7 @@ class GateReport:
                 "floor": FLOOR,
                 "max_factor": MAX_FACTOR,
                 "rms_factor": RMS_FACTOR,
-                "careful_unit": f"the largest over F32 and {COUNT} programs with weights up to {SIZE:g} away",
+                "careful_unit": f"the largest over F32 and up to {COUNT} programs with weights {SIZE:g} away",
             },
             "seed": SEED,
             "versions": dict(sorted(self.versions.items())),

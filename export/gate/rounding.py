@@ -5,7 +5,7 @@ MatMulNBits with accuracy_level 4 multiplies integers: each row of its input is 
 
     scale = max|x| / 127          x  ->  scale * round(x / scale)
 
-    with inputs_rounded(module, {"h.0.attn.c_attn.weight": 32}):
+    with Int8Inputs.of(module, {"h.0.attn.c_attn.weight": 32}):
         module(ids)               # every product with that weight sees rounded inputs
 
 Only float32 is rounded, so a float64 program beside it stays exact.
@@ -21,7 +21,7 @@ from typing import Protocol
 import torch
 from torch import Tensor, nn
 
-from .in_turn import summed_in_turn
+from .in_turn import InTurn
 from .weight_products import Call, Product, WeightProducts
 
 LARGEST = 127
@@ -46,13 +46,6 @@ class Int8Inputs(WeightProducts):
         return found
 
 
-def inputs_rounded(
-    program: nn.Module, blocks: Mapping[str, int]
-) -> contextlib.AbstractContextManager[object]:
-    """Round for as long as it takes; nothing where no weight is named. See ``Int8Inputs``."""
-    return Int8Inputs(program, blocks) if blocks else contextlib.nullcontext()
-
-
 class Rounding(Protocol):
     """What a bundle rounds while it computes, done in any PyTorch program where units are measured."""
 
@@ -71,36 +64,17 @@ class Rounding(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sums:
-    """The terms of products with integer weights, summed one after another; nothing without ``blocks``."""
+class IntegerProducts:
+    """Products with integer weights as ONNX Runtime computes them; nothing where ``blocks`` names none."""
 
     blocks: Mapping[str, int]
     """The block size of each such weight."""
+    kind: type[WeightProducts] = InTurn
+    """How: their terms summed one after another, or with inputs that are rounded."""
 
     def during(self, program: nn.Module) -> contextlib.AbstractContextManager[object]:
         """See Rounding."""
-        return summed_in_turn(program, self.blocks)
-
-    def cached(self, tensor: Tensor) -> Tensor:
-        """See Rounding: a cache is float32."""
-        return tensor
-
-    @property
-    def exact(self) -> Rounding:
-        """See Rounding: they are exact."""
-        return self
-
-
-@dataclass(frozen=True, slots=True)
-class Int8Rounding:
-    """The inputs of products with integer weights; nothing where ``blocks`` names none."""
-
-    blocks: Mapping[str, int]
-    """The block size of each weight whose products see their inputs rounded."""
-
-    def during(self, program: nn.Module) -> contextlib.AbstractContextManager[object]:
-        """See Rounding."""
-        return inputs_rounded(program, self.blocks)
+        return self.kind.of(program, self.blocks)
 
     def cached(self, tensor: Tensor) -> Tensor:
         """See Rounding: a cache is float32."""
@@ -109,8 +83,8 @@ class Int8Rounding:
     @property
     def exact(self) -> Rounding:
         """See Rounding."""
-        return Sums(self.blocks)
+        return IntegerProducts(self.blocks)
 
 
-NOTHING: Rounding = Sums({})
+NOTHING: Rounding = IntegerProducts({})
 """A bundle whose weights and products are float32."""

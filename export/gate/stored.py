@@ -19,7 +19,7 @@ from safetensors.numpy import save
 
 from .cases import SEED, Facts, Ids, sequences_of
 from .greedy import steps_of
-from .oracle import Oracle, TooDear
+from .oracle import Oracle
 from .reference import Draft, Refused
 from .report import GateReport
 from .truth import Truth
@@ -50,16 +50,16 @@ def _plan(facts: Facts, texts: Sequence[Sequence[int]] | None) -> Iterator[tuple
 
 def _truths(oracle: Oracle, plan: Iterator[tuple[Ids, list[int]]]) -> Iterator[tuple[Truth, list[int]]]:
     wanted = dict(plan)
-    for ids, truth in zip(wanted, _as_careful_as_can_be(oracle, list(wanted)), strict=True):
+    for ids, truth in zip(wanted, _what_it_takes(oracle, list(wanted)), strict=True):
         if truth is not None:
             yield truth, [position for position in wanted[ids] if position >= truth.first]
 
 
-def _as_careful_as_can_be(oracle: Oracle, sequences: list[Ids]) -> list[Truth | None]:
+def _what_it_takes(oracle: Oracle, sequences: list[Ids]) -> list[Truth | None]:
     """Compute what the program takes, at once if it takes all; None for what it refuses."""
     try:
         return [*oracle.truths(sequences)]
-    except (Refused, TooDear):
+    except Refused:
         return [_one(oracle, ids) for ids in sequences]
 
 
@@ -68,9 +68,6 @@ def _one(oracle: Oracle, ids: Ids) -> Truth | None:
         return oracle.truth(ids)
     except Refused:
         return None
-    except TooDear:
-        with oracle.measured(careful=False):
-            return _one(oracle, ids)
 
 
 def _vocabulary(truths: Sequence[tuple[Truth, list[int]]], vocab_size: int) -> npt.NDArray[np.int64] | None:

@@ -16,6 +16,7 @@ from typing import Any, Generic, TypeVar
 from gpt_onnx.runtime import Generation
 
 from .case import Engine, Logits, StepDecoder
+from .given_back import give_back
 
 T = TypeVar("T")
 
@@ -43,6 +44,7 @@ class Turns:
         """Return what a turn opens, which is not to be kept; another's turn ends."""
         if self._turn is not turn:
             self.end()
+            give_back()
             self._opened = turn.open()
             self._turn = turn
         opened: T = self._opened

@@ -3,7 +3,7 @@
     class Mine(WeightProducts):
         def multiplied(self, product, call, block_size): ...
 
-    with Mine(module, {"h.0.attn.c_attn.weight": 32}):
+    with Mine.of(module, {"h.0.attn.c_attn.weight": 32}):
         module(ids)
 
 They are found by their weight: ``F.linear``, ``@``, ``addmm``, with the weight itself or a view of it. Only
@@ -12,6 +12,7 @@ float32 is met, so a float64 program beside it stays exact.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -105,6 +106,11 @@ class WeightProducts(TorchFunctionMode):
         for name, size in blocks.items():
             owner, _, leaf = name.rpartition(".")
             self._places.append((program.get_submodule(owner), leaf, size))
+
+    @classmethod
+    def of(cls, program: nn.Module, blocks: Mapping[str, int]) -> contextlib.AbstractContextManager[object]:
+        """Meet a program's products for as long as it takes; do nothing where no weight is named."""
+        return cls(program, blocks) if blocks else contextlib.nullcontext()
 
     def multiplied(self, product: Product, call: Call, block_size: int) -> Tensor:
         """Return what a call gives that multiplies by a weight of that block size."""

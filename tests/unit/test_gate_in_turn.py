@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from gpt_onnx.export.gate.in_turn import product_in_turn, summed_in_turn
+from gpt_onnx.export.gate.in_turn import InTurn, product_in_turn
 
 
 def _rms(found: Tensor, x: Tensor, matrix: Tensor) -> float:
@@ -71,9 +71,9 @@ def test_products_are_found_however_they_are_written(way: str) -> None:
     module, x = Written(way), torch.randn(1, 3, 1280)
     with torch.no_grad():
         plain = module(x)
-        with summed_in_turn(module, {"weight": 16}):
+        with InTurn.of(module, {"weight": 16}):
             found = module(x)
-        with summed_in_turn(module, {}):
+        with InTurn.of(module, {}):
             assert torch.equal(module(x), plain)
     assert found.shape == plain.shape
     assert torch.allclose(found, plain, atol=1e-4)
@@ -83,5 +83,5 @@ def test_products_are_found_however_they_are_written(way: str) -> None:
 def test_float64_stays_exact() -> None:
     module = Written("operator").double()
     x = torch.randn(1, 3, 1280, dtype=torch.float64)
-    with torch.no_grad(), summed_in_turn(module, {"weight": 16}):
+    with torch.no_grad(), InTurn.of(module, {"weight": 16}):
         assert torch.equal(module(x), x @ module.weight)

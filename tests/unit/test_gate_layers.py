@@ -71,7 +71,7 @@ def test_a_layer_at_a_time_gives_the_numbers_of_the_whole(kind: str) -> None:
 def test_units_hardly_depend_on_what_counts_as_large(monkeypatch: pytest.MonkeyPatch) -> None:
     """A head in blocks rounds otherwise in float32, and no more than that."""
     gpt = make_gpt(**LLAMA)
-    for units in (Units(), Units(careful=True), Units(float32_angles=True)):
+    for units in (Units(), Units(beside=16), Units(float32_angles=True)):
         wanted = GptReference(gpt).compute(IDS, units).unit()
         with monkeypatch.context() as patch:
             patch.setattr(lending, "SMALL", 0)

@@ -19,7 +19,7 @@ from gpt_onnx.export.gate.foreign import ModuleReference
 from gpt_onnx.export.gate.ours import GptReference
 from gpt_onnx.export.gate.reference import Others, Units
 from gpt_onnx.export.gate.report import GateReport, Outcome
-from gpt_onnx.export.gate.rounding import Int8Rounding, inputs_rounded, rounded_to_int8
+from gpt_onnx.export.gate.rounding import Int8Inputs, IntegerProducts, rounded_to_int8
 from gpt_onnx.export.gate.tolerance import Ratio
 from gpt_onnx.export.gate.weights import check_float, check_rounded, same_numbers
 from gpt_onnx.export.quantize.grid import Grid
@@ -74,7 +74,7 @@ FORMS: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
 @pytest.mark.parametrize("form", FORMS)
 def test_a_product_is_found_however_it_is_written(form: str) -> None:
     module, x = nn.Linear(32, 5, bias=False), torch.randn(3, 32)
-    with torch.no_grad(), inputs_rounded(module, {"weight": 16}):
+    with torch.no_grad(), Int8Inputs.of(module, {"weight": 16}):
         found = FORMS[form](x, module.weight)
     expected = rounded_by_hand(x.numpy(), 16) @ module.weight.detach().numpy().T
     np.testing.assert_allclose(found.numpy(), expected, rtol=1e-4, atol=1e-5)
@@ -83,7 +83,7 @@ def test_a_product_is_found_however_it_is_written(form: str) -> None:
 def test_other_weights_and_float64_are_left_alone() -> None:
     module, other, x = nn.Linear(32, 5), nn.Linear(32, 5), torch.randn(3, 32)
     expected = other(x), copy.deepcopy(module).double()(x.double())
-    with inputs_rounded(module, {"weight": 16}):
+    with Int8Inputs.of(module, {"weight": 16}):
         assert torch.equal(other(x), expected[0])
         assert torch.equal(module.double()(x.double()), expected[1])
 
@@ -119,7 +119,9 @@ def others(gpt: GPT, prefix: str = "", **blocks: int) -> Others:
     return Others(
         names=frozenset(prefix + name for name in names),
         read=lambda name: torch.from_numpy(meant[name.removeprefix(prefix)]),
-        rounding=Int8Rounding({prefix + name: 16 for name in names} if blocks.get("size") else {}),
+        rounding=IntegerProducts(
+            {prefix + name: 16 for name in names} if blocks.get("size") else {}, Int8Inputs
+        ),
     )
 
 
@@ -165,7 +167,7 @@ def test_both_kinds_of_program_measure_the_same_cost(gpt: GPT) -> None:
 def test_careful_units_round_inputs_too(gpt: GPT) -> None:
     for reference in references(gpt, 16):
         (plain,) = reference.compute_all([IDS])
-        (careful,) = reference.compute_all([IDS], Units(careful=True))
+        (careful,) = reference.compute_all([IDS], Units(beside=16))
         assert plain.unit().peak <= careful.unit().peak < 3 * plain.unit().peak
 
 

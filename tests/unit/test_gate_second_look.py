@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +16,14 @@ from gpt_onnx.config import GPTConfig
 from gpt_onnx.export import export_bundle
 from gpt_onnx.export.gate import GptReference, ModuleReference, run_gate
 from gpt_onnx.export.gate.case import MARGIN, Case, Finding
+from gpt_onnx.export.gate.cases import Ids
 from gpt_onnx.export.gate.folders import without_folders
 from gpt_onnx.export.gate.gate import look_at, look_at_all
 from gpt_onnx.export.gate.nudged import COUNT, SIZE, nudged
 from gpt_onnx.export.gate.oracle import Oracle
 from gpt_onnx.export.gate.reference import Units
 from gpt_onnx.export.gate.tolerance import MAX_FACTOR, Ratio, RowErrors
+from gpt_onnx.export.gate.truth import Truth
 from gpt_onnx.model import GPT
 
 IDS = (3, 1, 4, 1, 5, 9, 2, 6)
@@ -78,24 +81,51 @@ def test_careful_units_are_never_smaller_and_the_truth_is_the_same(kind: str) ->
     assert len(once.caches) == len(twice.caches) == (4 if kind == "our own" else 0)
 
 
+class Counting:
+    """A reference that notes of how many tokens and programs it is asked."""
+
+    shares_prefixes = True
+
+    def __init__(self) -> None:
+        self.reference = GptReference(narrow_gpt(0, n_head=1))
+        self.asked: list[tuple[list[int], int]] = []
+
+    def compute_all(self, sequences: Sequence[Ids], units: Units) -> list[Truth]:
+        self.asked.append(([len(ids) for ids in sequences], units.beside))
+        return self.reference.compute_all(sequences, units)
+
+
+def test_programs_beside_a_long_sequence_are_fewer_and_never_none() -> None:
+    reference = Counting()
+    oracle = Oracle(reference, 24)  # type: ignore[arg-type]  # what of it is used
+    long, longer = IDS, tuple(range(30))
+    oracle.hold(long)
+    assert reference.asked == [([8], 0)]
+    with oracle.careful():
+        oracle.truths([longer, IDS[:1], long, long[:5]])
+    assert reference.asked[1:] == [([8], 3), ([30], 1), ([5], 4), ([1], COUNT)]
+    oracle.truths([long, long[:5]])
+    assert len(reference.asked) == 5
+
+
 def test_a_wide_models_unit_hardly_grows_so_that_faults_stay_faults() -> None:
     """The bound is 4 units and the mildest fault known 7.5 of them."""
     for seed in range(5):
         reference = GptReference(narrow_gpt(seed, n_embd=64, n_head=4))
-        once, twice = reference.compute(IDS).unit(), reference.compute(IDS, Units(careful=True)).unit()
+        once, twice = reference.compute(IDS).unit(), reference.compute(IDS, Units(beside=COUNT)).unit()
         assert twice.peak <= 1.8 * once.peak
         assert twice.rms <= 1.8 * once.rms
 
 
 def test_programs_beside_differ_in_every_weight_and_by_little() -> None:
     gpt = narrow_gpt(0, n_head=1)
-    copies = [copied.state_dict() for copied in nudged(gpt)]
-    assert len(copies) == COUNT
+    copies = [copied.state_dict() for copied in nudged(gpt, 5)]
+    assert len(copies) == 5
     for name, weight in gpt.state_dict().items():
         for copied in copies:
             assert ((copied[name] - weight).abs() <= 1.2 * SIZE * weight.abs()).all()
         assert any((copied[name] != weight).float().mean() > 0.8 for copied in copies)
-    again = [copied.state_dict() for copied in nudged(gpt)]
+    again = [copied.state_dict() for copied in nudged(gpt, 5)]
     assert all(torch.equal(a[name], b[name]) for a, b in zip(copies, again, strict=True) for name in a)
 
 
