@@ -84,8 +84,8 @@ class Finding:
     """The error in units; None where the case compares no numbers."""
     fault: str | None = None
     """What is wrong beside the numbers; None where nothing is."""
-    careful: bool = False
-    """Whether units are the careful ones of a second look; see gpt_onnx.export.gate.nudged."""
+    beside: int = 0
+    """Programs beside the original one that a second look took at most; see gpt_onnx.export.gate.nudged."""
     near_ties: int = 0
     """Tokens where float64 prefers another by less than the tolerance."""
 

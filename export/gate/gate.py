@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -28,6 +28,7 @@ from .clients import client_cases
 from .decoding import decoding_cases
 from .folders import without_folders
 from .greedy import greedy_cases
+from .nudged import COUNT
 from .oracle import Oracle
 from .original_file import Original, read_original
 from .padding import padding_cases
@@ -58,13 +59,20 @@ SMALL = 2**25
 """Parameters up to which a bundle stays loaded while its reference computes."""
 
 
+SECOND_LOOKS = (1, COUNT)
+"""Programs beside the original one that each further look takes: one shows what the order of sums costs, and
+several what is luck."""
+
+
 def _finding(case: Case, oracle: Oracle | None) -> Finding:
     """Run a case, and where it fails by little once more, with units that a lucky float32 cannot spoil."""
     finding = case.run()
-    if oracle is None or not finding.marginal:
-        return finding
-    with oracle.careful():
-        return replace(case.run(), careful=True)
+    for beside in SECOND_LOOKS:
+        if oracle is None or not finding.marginal:
+            break
+        with oracle.careful(beside):
+            finding = replace(case.run(), beside=beside)
+    return finding
 
 
 def look_at(case: Case, oracle: Oracle | None = None, folder: str = "") -> Outcome:
@@ -102,7 +110,7 @@ def look_at_all(
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             outcome = look_at(case, oracle, folder)
-        if outcome.finding.careful and not outcome.passed:  # the verdict is known; second looks are dear
+        if outcome.finding.beside and not outcome.passed:  # the verdict is known; second looks are dear
             oracle = None
         yield outcome
 
@@ -208,8 +216,7 @@ def cases_of(trial: Trial, reference: Reference) -> list[Case]:
 
 def _with_evidence(report: GateReport, setting: Setting) -> GateReport:
     """Add what lets any device check the bundle again; computed as carefully as the cases were."""
-    looked_twice = any(outcome.finding.careful for outcome in report.outcomes)
-    with setting.oracle.careful() if looked_twice else nullcontext():
+    with setting.oracle.careful(max((found.finding.beside for found in report.outcomes), default=0)):
         evidence = reference_arrays(setting.oracle, setting.facts, setting.texts, drafting(setting.engine))
     return replace(report, evidence=evidence)
 

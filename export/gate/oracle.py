@@ -3,7 +3,7 @@
 oracle = Oracle(GptReference(gpt))
 oracle.hold(long_sequence)
 oracle.truth(long_sequence[:7])                # no new pass
-with oracle.careful(): oracle.truth(ids)       # units of several programs; see gpt_onnx.export.gate.nudged
+with oracle.careful(16): oracle.truth(ids)     # units of several programs; see gpt_onnx.export.gate.nudged
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from itertools import groupby
 from typing import Any
 
 from .cases import Ids
-from .nudged import COUNT
 from .reference import PLAIN, Reference, Units
 from .truth import Truth
 
@@ -46,7 +45,7 @@ class Oracle:
         self._known: dict[tuple[Ids, Units], Truth] = {}
         """Held sequences, by how they were measured."""
         self._units = PLAIN
-        self._careful = False
+        self._beside = 0
 
     def hold(self, *sequences: Ids) -> None:
         """Compute long sequences whose prefixes will be asked for, unless each must run on its own."""
@@ -99,21 +98,21 @@ class Oracle:
 
     def _programs(self, ids: Ids) -> int:
         """Return how many programs beside the original one measure a sequence."""
-        if not self._careful:
-            return 0
-        return COUNT if self._most_beside is None else max(1, min(COUNT, self._most_beside // len(ids)))
+        if self._beside <= 1 or self._most_beside is None:
+            return self._beside
+        return max(1, min(self._beside, self._most_beside // len(ids)))
 
     def _measure(self, ids: Ids) -> Units:
         return replace(self._units, beside=self._programs(ids))
 
     @contextlib.contextmanager
-    def careful(self) -> Iterator[None]:
-        """Give units of programs beside the original one, too, for as long as it takes."""
-        before, self._careful = self._careful, True
+    def careful(self, beside: int) -> Iterator[None]:
+        """Give units of up to so many programs beside the original one, too, for as long as it takes."""
+        before, self._beside = self._beside, beside
         try:
             yield
         finally:
-            self._careful = before
+            self._beside = before
 
     @contextlib.contextmanager
     def measured(self, **units: Any) -> Iterator[None]:

@@ -50,7 +50,7 @@ class Outcome:
         numbers = {} if ratio is None else {"ratio": rounded(ratio.peak), "rms_ratio": rounded(ratio.rms)}
         ties = {"near_ties": self.finding.near_ties} if self.finding.near_ties else {}
         fault = {"fault": self.finding.fault} if self.finding.fault else {}
-        careful = {"careful_unit": True} if self.finding.careful else {}
+        careful = {"careful_unit": True} if self.finding.beside else {}
         return entry | numbers | ties | fault | careful
 
     def sentence(self, cost: str = FLOAT32) -> str:

@@ -23,6 +23,7 @@ from gpt_onnx.export import export_bundle
 from gpt_onnx.export.gate import GptReference, run_gate
 from gpt_onnx.export.gate.case import Finding, Setting
 from gpt_onnx.export.gate.cases import LEVELS, Facts
+from gpt_onnx.export.gate.nudged import COUNT
 from gpt_onnx.export.gate.oracle import Oracle
 from gpt_onnx.export.gate.original import check_original
 from gpt_onnx.export.gate.original_file import read_original
@@ -92,7 +93,7 @@ class Exported:
         finding = check_original(setting, original)
         if finding.passed or not finding.marginal:
             return finding
-        with oracle.careful():
+        with oracle.careful(COUNT):
             return check_original(setting, original)
 
 

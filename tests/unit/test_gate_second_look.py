@@ -58,9 +58,9 @@ def test_a_right_graph_of_a_narrow_model_is_accepted_at_a_second_look(
     path = export_bundle(gpt, tmp_path / "narrow", check="none").path
     report = run_gate(path, GptReference(gpt), level="quick", threads=1)
     assert report.passed, report.summary()
-    assert any(outcome.finding.careful for outcome in report.outcomes)
+    assert any(outcome.finding.beside for outcome in report.outcomes)
     for entry, outcome in zip(report.to_json()["cases"], report.outcomes, strict=True):
-        assert entry.get("careful_unit", False) == outcome.finding.careful
+        assert entry.get("careful_unit", False) == (outcome.finding.beside > 0)
 
 
 @pytest.mark.parametrize("kind", ["our own", "a module"])
@@ -70,7 +70,7 @@ def test_careful_units_are_never_smaller_and_the_truth_is_the_same(kind: str) ->
     oracle = Oracle(reference)
     oracle.hold(IDS)
     once = oracle.truth(IDS[:5])
-    with oracle.careful():
+    with oracle.careful(COUNT):
         twice = oracle.truth(IDS[:5])
     after = oracle.truth(IDS[:5])
     np.testing.assert_array_equal(once.logits(), twice.logits())
@@ -101,11 +101,24 @@ def test_programs_beside_a_long_sequence_are_fewer_and_never_none() -> None:
     long, longer = IDS, tuple(range(30))
     oracle.hold(long)
     assert reference.asked == [([8], 0)]
-    with oracle.careful():
+    with oracle.careful(COUNT):
         oracle.truths([longer, IDS[:1], long, long[:5]])
     assert reference.asked[1:] == [([8], 3), ([30], 1), ([5], 4), ([1], COUNT)]
+    with oracle.careful(1):
+        oracle.truths([long[:5], longer, long])
+    assert reference.asked[5:] == [([8], 1), ([30], 1)]
     oracle.truths([long, long[:5]])
-    assert len(reference.asked) == 5
+    assert len(reference.asked) == 7
+
+
+def test_a_second_look_takes_one_program_and_many_where_that_is_not_enough() -> None:
+    looks: list[float] = [2.0, 1.1, 0.9]
+    oracle = Oracle(GptReference(narrow_gpt(0, n_head=1)))
+    for first, beside in ((2, 0), (1, 1), (0, COUNT)):
+        left = looks[first:]
+        case = Case(group="lengths", name="x", run=lambda left=left: Finding(ratio=ratio(left.pop(0))))  # type: ignore[misc]
+        [outcome] = look_at_all([case], None, oracle)
+        assert (outcome.passed, outcome.finding.beside, left) == (True, beside, [])
 
 
 def test_a_wide_models_unit_hardly_grows_so_that_faults_stay_faults() -> None:
@@ -170,8 +183,8 @@ def test_after_a_second_look_that_failed_there_is_no_other() -> None:
 
     cases = [Case(group="lengths", name=str(index), run=run) for index in range(3)]
     outcomes = list(look_at_all(cases, None, oracle))
-    assert [outcome.finding.careful for outcome in outcomes] == [True, False, False]
-    assert looks == 4
+    assert [outcome.finding.beside for outcome in outcomes] == [COUNT, 0, 0]
+    assert looks == 5
     assert not any(outcome.passed for outcome in outcomes)
 
 
