@@ -107,6 +107,7 @@ def calibrated_weights(
     def read(name: str) -> Tensor:
         return torch.from_numpy(source.weight(name))
 
+    progress(STEP, 0, len(grids))
     sequences = [row.tolist() for row in calibration_sequences(texts, sequence_length(source, options))]
     return calibrated(
         source.config,

@@ -196,7 +196,9 @@ def _look_at(
     """
     if options.check == "none" and texts is None:
         return Found()
+    progress("load", 0, 1)
     engine = OnnxGPT.load(staging, "cpu")
+    progress("load", 1, 1)
     quantization = engine.bundle.manifest.quantization
     gate = _check(source, options, engine, progress)
     if texts is None:
@@ -216,6 +218,7 @@ def _check(source: Source, options: ExportOptions, engine: OnnxGPT, progress: Pr
     """
     if options.check == "none":
         return None
+    progress("check", 0, 1)  # long sequences are computed before it is known how many cases there are
     report = gate_engine(
         engine,
         reference_for(source, engine.bundle.path),

@@ -109,6 +109,7 @@ def _base(source: Source, sequences: Sequence[Window], progress: Progress) -> Pr
     if isinstance(source, ModuleSource):
         return _module_predictor(source.module, source.vocab_size)
     assert source.config is not None
+    progress("fp32", 0, source.config.n_layer)
     return streamed_predictor(
         source.config, source.weight, sequences, lambda done, layers: progress("fp32", done, layers)
     )
@@ -139,5 +140,7 @@ def measure_quality(source: Source, engine: OnnxGPT, texts: Texts, progress: Pro
         done += 1
         progress(STEP, done, len(sequences))
 
-    found = compare(_base(source, sequences, progress), BundlePredictor(engine), sequences, told)
+    base = _base(source, sequences, progress)
+    progress(STEP, done, len(sequences))
+    found = compare(base, BundlePredictor(engine), sequences, told)
     return Quality(comparison=found, window=length, text=texts.name)

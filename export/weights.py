@@ -218,6 +218,7 @@ def bind(
         _set_all(weight, _inline(weight))
     threshold = align_from(weight.nbytes for weight in external)
     total, written = sum(weight.nbytes for weight in external), 0
+    progress(written, total)
     shards = _Shards(path, most)
     try:
         for weight in external:

@@ -78,5 +78,5 @@ def test_an_export_writes_a_line_a_stage_to_a_log_and_nothing_to_stdout(
             main([*quiet, "export", str(checkpoint), "-o", str(tmp_path / f"b{len(quiet)}")])
         told = capsys.readouterr()
         stages = [match[1] for match in LINE.findall(told.err)]
-        assert len(set(stages)) == len(stages) == (0 if quiet else 5)
+        assert len(set(stages)) == len(stages) == (0 if quiet else 6)
         assert not LINE.search(told.out)

@@ -13,7 +13,7 @@ import torch
 from scipy import special, stats
 
 from gpt_onnx.errors import ConfigError, InputError, ParityError
-from gpt_onnx.export import quality_texts
+from gpt_onnx.export import export_bundle, quality_texts
 from gpt_onnx.export.gpt_source import GptSource
 from gpt_onnx.export.module_source import ModuleSource
 from gpt_onnx.export.options import ExportOptions
@@ -42,7 +42,7 @@ def random_texts(vocab_size: int = 89, count: int = 150) -> Texts:
 
 
 def silent(step: str, done: int, total: int) -> None:
-    assert 0 < done <= total
+    assert 0 <= done <= total
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -91,6 +91,24 @@ def test_a_float32_bundle_is_its_model(exported: Callable[..., Any], make_gpt: C
     assert comparison.ratio.value == pytest.approx(1, abs=1e-5)
 
 
+def test_every_stage_is_told_before_its_work_begins(tmp_path: Path, make_gpt: Callable[..., Any]) -> None:
+    ids, begun = tmp_path / "ids.npy", dict[str, int]()
+    np.save(ids, np.arange(40_000) % 89)
+    export_bundle(
+        make_gpt(n_embd=32, n_head=2, head_size=16),
+        tmp_path / "bundle",
+        precision="int4",
+        head_precision="int8",
+        quantizer="gptq",
+        calibration=ids,
+        check="quick",
+        progress=lambda step, done, total: begun.setdefault(step, done) and None,
+    )
+    assert begun == dict.fromkeys(
+        ["trace", "calibrate", "write", "hash", "load", "check", "fp32", "quality"], 0
+    )
+
+
 def test_another_models_distance_is_that_of_numpy(
     exported: Callable[..., Any], make_gpt: Callable[..., Any]
 ) -> None:
@@ -127,7 +145,6 @@ class Bigram(torch.nn.Module):
 def test_a_module_of_the_users_own_is_asked_window_by_window(
     last: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from gpt_onnx.export import export_bundle
 
     module, texts = Bigram(last), random_texts(31, 600)
     engine = OnnxGPT.load(export_bundle(module, tmp_path / "bundle", check="none").path, threads=1)
