@@ -69,6 +69,21 @@ def settled(source: Source, options: ExportOptions) -> ExportOptions:
     return options
 
 
+SLOW_PRODUCTS: Mapping[int, str] = {
+    8: "int8 is then slower than fp32, some ten to forty times slower than at level 4",
+    4: "int4 then generates at about a third of the speed of level 4",
+}
+"""What products cost that round nothing, by the bits of a weight; docs/performance.md has the figures."""
+
+
+def note_on_speed(options: ExportOptions) -> tuple[str, ...]:
+    """Say that ONNX Runtime has no fast kernel for what was asked for."""
+    choice = options.choice
+    if choice is None or choice.accuracy_level:
+        return ()
+    return (f"ONNX Runtime multiplies slowly with --accuracy-level 0: {SLOW_PRODUCTS[choice.bits]}.",)
+
+
 def note_on(source: Source, asked: ExportOptions, options: ExportOptions) -> tuple[str, ...]:
     """Say that another quantiser than the usual was taken."""
     if asked.choice is None or options.choice is None or asked.choice == options.choice:

@@ -17,7 +17,7 @@ from gpt_onnx.runtime import OnnxGPT
 
 from .activations import check_activations
 from .build import Progress, write_graphs
-from .calibration import LONGEST, calibrates, may_calibrate, note_on, sequence_length, settled
+from .calibration import LONGEST, calibrates, may_calibrate, note_on, note_on_speed, sequence_length, settled
 from .companions import finish, write_companions, write_json
 from .footprint import block_size_of
 from .gate import GateReport, gate_engine, reference_for, write_reference
@@ -151,7 +151,7 @@ def export_bundle(
     source = resolve(module_or_path, asked)
     chosen = settled(source, asked)
     _check_blocks(source, chosen)
-    texts = _texts(source, chosen)
+    texts = texts_for(source, chosen)
     with publishing(destination, overwrite=chosen.overwrite) as staging:  # a taken destination is told first
         if texts is not None and chosen.precision == HALF:
             length = min(sequence_length(source, chosen), chosen.frozen("seq_len") or LONGEST)
@@ -172,12 +172,12 @@ def export_bundle(
         decode_tokens_per_s=found.decode_tokens_per_s,
         payload_bytes=written.payload_bytes,
         rewrites=written.rewrites,
-        notes=(*source.notes, *note_on(source, asked, chosen), *found.notes),
+        notes=(*source.notes, *note_on(source, asked, chosen), *note_on_speed(chosen), *found.notes),
         nbytes=sum(file_sizes(destination).values()),
     )
 
 
-def _texts(source: Source, options: ExportOptions) -> Texts | None:
+def texts_for(source: Source, options: ExportOptions) -> Texts | None:
     """Read what weights are calibrated with and quality is measured on; None where they are the source's."""
     if not options.changes_weights:
         return None

@@ -17,6 +17,7 @@ from gpt_onnx.errors import ConfigError
 from gpt_onnx.parameter_shapes import parameter_shapes
 
 from .build import Planned, planned_weights
+from .calibration import note_on_speed, settled
 from .footprint import (
     FLOAT32,
     Shapes,
@@ -30,7 +31,7 @@ from .gpt_source import Source
 from .graphs import check_frozen_length
 from .limits import too_large
 from .options import DYNAMIC, OF_CHANGED, OF_INTEGERS, ExportOptions, options_of
-from .pipeline import check_files
+from .pipeline import check_files, texts_for
 from .plan_integers import IntegerPlan, integer_plan, text_read
 from .precisions import HALF, PRECISIONS
 from .source import Found, SourceLike, look_at
@@ -208,7 +209,7 @@ def _too_large(options: ExportOptions, shapes: Shapes, traced: Planned | None) -
 
 
 def _notes(found: Found, options: ExportOptions, refusal: str | None) -> tuple[str, ...]:
-    notes = [*found.source.notes, *([refusal] if refusal else [])]
+    notes = [*found.source.notes, *([refusal] if refusal else []), *note_on_speed(options)]
     if found.source.config is None and options.choice is None:
         notes.append(INTEGERS_ARE_TRACED)
     if options.check == "none":
@@ -235,6 +236,8 @@ def plan_export(source: SourceLike, **options: Any) -> ExportPlan:
     found = look_at(source, chosen)
     model = found.source
     info = model.model_info(chosen)
+    if chosen.calibration is not None:
+        texts_for(model, settled(model, chosen))  # which refuses what is too little
     check_frozen_length(chosen, info.position_limit)
     traced = _traced(model, chosen)
     shapes = _shapes(model, traced)

@@ -24,6 +24,7 @@ from .case import EXACT_PRODUCTS, SHORT, Case, Engine, Finding, Setting
 from .cases import Level
 from .decoding import decoding_cases
 from .greedy import greedy_cases
+from .trial import NOT_CHECKED
 from .whole import check_rows
 
 PRODUCT, LEVEL = "MatMulNBits", "accuracy_level"
@@ -56,7 +57,7 @@ def exact_bundle(bundle: Bundle) -> Iterator[Path]:
             elif path in graph.data_files or path == "generation_config.json":
                 shutil.copyfile(bundle.path / path, folder / path)  # readers refuse files with two links
         exact = dataclasses.replace(quantization, accuracy_level=EXACT)
-        seal(folder, bundle.manifest.replace(quantization=exact))
+        seal(folder, bundle.manifest.replace(quantization=exact, **NOT_CHECKED))
         yield folder
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -12,6 +13,9 @@ from gpt_onnx.runtime import OnnxGPT
 from .case import Engine, Setting
 from .original_file import Original
 from .turns import Turn, TurnEngine, Turns
+
+NOT_CHECKED: Mapping[str, bool] = {"checked": False, "compared_with_original": False}
+"""What the manifest of a bundle that is made to run beside says: it has no evidence of its own."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -72,9 +72,9 @@ def _timings(
 
 
 def _guesses(completions: Sequence[Completion]) -> dict[str, int]:
-    """Return how many tokens were guessed in how many runs, and how many of them were right; {} if none."""
+    """Return how many tokens were guessed in how many runs, and how many were right; {} if none is."""
     tried = [completion.speculation for completion in completions if completion.speculation is not None]
-    if not any(speculation.runs for speculation in tried):
+    if not tried:
         return {}
     return {
         "guessing_runs": sum(speculation.runs for speculation in tried),
@@ -89,7 +89,7 @@ def _statistics(timings: dict[str, Any]) -> str:
     if "first_token_s" in timings:
         parts.append(f"(the first after {timings['first_token_s'] * 1000:.0f} ms,")
         parts.append(f"then {timings['tokens_per_s']:.1f} a second)")
-    if "guessed_tokens" in timings:
+    if timings.get("guessed_tokens"):
         parts[-1] += f"; {timings['accepted_tokens']} of {timings['guessed_tokens']} guessed tokens accepted"
         parts.append(f"in {counted(timings['guessing_runs'], 'run')}")
     return f"{' '.join(parts)}; loaded in {timings['load_s']:.2f} s"

@@ -121,9 +121,7 @@ def refuse_without_source(**options: object) -> None:
     """Refuse options that describe a source where --against names none: a usage error."""
     for name, value in options.items():
         if value is not None:
-            raise click.UsageError(
-                f"--{name} describes the SOURCE of --against; name that, or leave it away."
-            )
+            raise click.UsageError(f"--{name} is for the SOURCE of --against; name that, or leave it away.")
 
 
 FOLDER = FolderName()

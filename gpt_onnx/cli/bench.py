@@ -145,7 +145,7 @@ def _print(report: BenchReport) -> None:
     type=click.Path(path_type=Path, dir_okay=False),
     callback=_plot_file,
     metavar="FILE",
-    help="Also draw it: out.svg, .png or .pdf.",
+    help="Also draw it: out.svg, .png or .pdf; needs matplotlib.",
 )
 @json_option
 def command(

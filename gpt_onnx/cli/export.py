@@ -113,7 +113,7 @@ def default_name(source: str | None) -> str:
     "--accuracy-level",
     type=click.Choice(["0", "4"]),
     callback=as_number,
-    help="4: products round activations to int8 (fast); 0: they do not.  [default: 4]",
+    help="4: products round activations to int8 (fast); 0: they do not (slow).  [default: 4]",
 )
 @click.option(
     "--quantizer",

@@ -65,6 +65,12 @@ def _cache(facts: Facts) -> str:
     return f"{facts['cache_bytes_per_token']:,} B a token ({model['n_layer']} layers, {heads})"
 
 
+def _of_chance(quality: Facts) -> str:
+    """Say that the ids were no text, where they were none: the record begins so then."""
+    text = quality["text"]
+    return " of random ids" if isinstance(text, str) and text.startswith("random ids") else ""
+
+
 def _weights(facts: Facts) -> str:
     """Say how weights are stored, and how far that is from float32."""
     from gpt_onnx.bundle._quantization_info import FLOAT_BITS
@@ -83,7 +89,7 @@ def _weights(facts: Facts) -> str:
     told = f"e^{decimals(quality['ln_perplexity_ratio'], 1)}" if ratio is None else decimals(ratio, 4)
     return (
         f"{stored}; KL {quality['kl_mean']:.3g}, perplexity x {told}, "
-        f"top-1 {100 * quality['same_top']:.1f} % on {quality['tokens']:,} tokens"
+        f"top-1 {100 * quality['same_top']:.1f} % on {quality['tokens']:,} tokens{_of_chance(quality)}"
     )
 
 

@@ -120,9 +120,7 @@ def _fail_if_different(report: VerifyReport, gate: GateReport | None) -> None:
 @click.option(
     "--level",
     type=click.Choice(LEVELS),
-    default="standard",
-    show_default=True,
-    help="How thoroughly to compare with SOURCE.",
+    help="How thoroughly to compare with SOURCE.  [default: standard]",
 )
 @click.option(
     "--report",
@@ -141,7 +139,7 @@ def command(
     against: str | None,
     config: Path | None,
     names: Path | None,
-    level: str,
+    level: str | None,
     page: Path | None,
     provider: str,
     threads: int | None,
@@ -161,12 +159,12 @@ def command(
     if files_only and against is not None:
         raise click.UsageError("--files-only computes nothing and --against compares numbers; leave one out.")
     if against is None:
-        refuse_without_source(config=config, names=names)
+        refuse_without_source(config=config, names=names, level=level)
     gate: GateReport | None = None
     with plain_warnings():
         report = _verify(bundle, files_only, provider, threads)
         if against is not None:
-            options = {"config": config, "names": names, "level": level}
+            options = {"config": config, "names": names, "level": level or "standard"}
             gate = _compare(bundle, against, provider=provider, threads=threads, **options)
     found: dict[str, Any] = report.to_json() | {"against": None if gate is None else gate.to_json()}
     if page is not None:

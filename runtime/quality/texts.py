@@ -180,8 +180,8 @@ def tokens_of_ids(ids: NDArray[np.integer], vocab_size: int, name: str) -> Itera
 def _text_file(stream: BinaryIO, name: str, tokenizer: Tokenizer | None, vocab_size: int) -> TokenFile:
     if tokenizer is None:
         raise InputError(
-            f"{name} is text, and there is no tokenizer.json to read it with; give token ids as .npy, or "
-            "export again with --tokenizer."
+            f"{name} is read as text, and there is no tokenizer.json for it; give token ids as a file named "
+            ".npy, or export again with --tokenizer."
         )
     chunks = tokens_of_text(decoded(stream, name), tokenizer, vocab_size)
     return TokenFile(name=name, chunks=chunks, size=_size_of(stream), is_text=True)

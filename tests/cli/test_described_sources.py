@@ -71,7 +71,7 @@ def test_eager_pytorch_takes_a_described_source(described: tuple[str, list[str],
 def test_a_description_without_a_source_is_a_usage_error(command: str, option: str) -> None:
     result = run(command, "bundle", option, "file.toml")
     assert result.exit_code == 2
-    assert f"{option} describes the SOURCE of --against" in result.output
+    assert f"{option} is for the SOURCE of --against" in result.output
 
 
 def test_convert_takes_a_described_source_and_training_goes_on(

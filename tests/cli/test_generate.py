@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -195,6 +195,9 @@ def test_what_became_of_guesses_is_told() -> None:
     guesses = _guesses(completions)
     assert guesses == {"guessing_runs": 3, "guessed_tokens": 10, "accepted_tokens": 7}
     assert _guesses(completions[2:]) == {}
+    assert set(
+        _guesses([replace(completions[0], speculation=Speculation(runs=0, proposed=0, accepted=0))]).values()
+    ) == {0}
     timings = {"prompt_tokens": 1, "new_tokens": 2, "total_s": 1.0, "load_s": 1.0}
     assert "7 of 10 guessed tokens accepted in 3 runs; loaded" in _statistics(timings | guesses)
 

@@ -240,3 +240,10 @@ def test_a_tokenizer_that_is_no_json_is_one_sentence(tiny_bundle: Any, tmp_path:
         r"cannot be used: \S+tokenizer\.json (is not UTF-8 JSON|has)", said := str(result.exception)
     )
     assert said.count("export") == 1
+
+
+def test_quality_on_no_text_is_told_as_such(tiny_bundle: Any) -> None:
+    sizes = {"n_embd": 32, "n_head": 2, "head_size": 16}
+    result = CliRunner().invoke(command, [str(tiny_bundle(config=sizes, precision="int8").path)])
+    assert result.exit_code == 0
+    assert " tokens of random ids\n" in result.output

@@ -110,6 +110,7 @@ def test_a_damaged_bundle_is_exit_code_1(
         ("x", "--provider", "gpu"),
         ("x", "-t", "0"),
         ("x", "--level", "no"),
+        ("x", "--level", "quick"),
     ],
 )
 def test_wrong_usage_is_exit_code_2(arguments: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
@@ -169,3 +170,15 @@ def test_against_another_model_is_exit_code_3(
     write_checkpoint(tmp_path / "other", other.config, other.state_dict())
     assert run(tiny.path, "-t", 1, "--against", tmp_path / "other", "--level", "quick") == 3
     assert "cases differ from" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("precision", "target"), [("int8", "cpu"), ("int4", "portable"), ("fp16", "web")])
+def test_a_checked_bundle_of_another_precision_agrees_with_its_source(
+    precision: str, target: str, tiny_bundle: Any, tmp_path: Path
+) -> None:
+    from gpt_onnx.checkpoint import write_checkpoint
+
+    sizes = {"n_embd": 32, "n_head": 2, "head_size": 16}
+    tiny = tiny_bundle(target, config=sizes, check="quick", precision=precision)
+    write_checkpoint(tmp_path / "source", tiny.gpt.config, tiny.gpt.state_dict())
+    assert run(tiny.path, "-t", 1, "--against", tmp_path / "source", "--level", "quick") == 0

@@ -268,6 +268,16 @@ def test_a_plan_refuses_what_the_export_would(tmp_path: Path) -> None:
         plan_export(SHIPPED, names=tmp_path / "names.toml")
     with pytest.raises(ExportError, match="freeze at most 64"):
         plan_export(GPT(GPTConfig.from_dict(TINY | {"position": "learned"})), seq_len=65)
+    short = tmp_path / "short.txt"
+    short.write_text("few words, and the same again. " * 3000)
+    with pytest.raises(ConfigError, match="calibration with it needs at least 28,673 tokens"):
+        plan_export(SHIPPED, precision="int4", calibration=short)
+
+
+def test_that_exact_products_are_slow_is_noted() -> None:
+    for precision, slow in (("int8", "slower than fp32"), ("int4", "a third of the speed")):
+        assert slow in plan_export(SHIPPED, precision=precision, accuracy_level=0).notes[0]
+        assert not plan_export(SHIPPED, precision=precision).notes
 
 
 PEAK = """

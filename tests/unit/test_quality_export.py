@@ -94,6 +94,10 @@ def test_a_float32_bundle_is_its_model(exported: Callable[..., Any], make_gpt: C
 def test_every_stage_is_told_before_its_work_begins(tmp_path: Path, make_gpt: Callable[..., Any]) -> None:
     ids, begun = tmp_path / "ids.npy", dict[str, int]()
     np.save(ids, np.arange(40_000) % 89)
+
+    def told(step: str, done: int, total: int) -> None:
+        begun.setdefault(step, done)
+
     export_bundle(
         make_gpt(n_embd=32, n_head=2, head_size=16),
         tmp_path / "bundle",
@@ -102,7 +106,7 @@ def test_every_stage_is_told_before_its_work_begins(tmp_path: Path, make_gpt: Ca
         quantizer="gptq",
         calibration=ids,
         check="quick",
-        progress=lambda step, done, total: begun.setdefault(step, done) and None,
+        progress=told,
     )
     assert begun == dict.fromkeys(
         ["trace", "calibrate", "write", "hash", "load", "check", "fp32", "quality"], 0
