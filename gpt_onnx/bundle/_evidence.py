@@ -68,6 +68,8 @@ class QualityFigures:
     same_top: float
     """Share of the tokens where both find the same one the most likely."""
     tokens: int
+    text: str
+    """What it was measured on."""
 
 
 _PARITY: Mapping[str, tuple[Place, Rule]] = {
@@ -84,6 +86,7 @@ _QUALITY: Mapping[str, tuple[Place, Rule]] = {
     "perplexity_ratio": (("ratio", "value"), optional(SIZE)),
     "same_top": (("same_top", "value"), _SHARE),
     "tokens": (("tokens",), POSITIVE),
+    "text": (("text",), TEXT),
 }
 """What is told of a file, where it stands, and what it must be."""
 _BESIDES: Mapping[str, tuple[tuple[Place, Rule], ...]] = {

@@ -174,7 +174,7 @@ def test_texts_that_cannot_be_measured_are_refused(
         assert "give a text of at least two tokens" in refused(bigram, "--text", "-", stdin=short)
     assert "could not be read: No such file" in refused(bigram, "--text", tmp_path / "missing")
     bare = make_bigram(text=False)
-    assert "no tokenizer.json to read it with; give token ids as .npy" in refused(bare, "--text", speech)
+    assert "no tokenizer.json for it; give token ids as a file named .npy" in refused(bare, "--text", speech)
     np.save(tmp_path / "ids.npy", np.array([1, VOCAB]))
     assert f"id {VOCAB} at index 1" in refused(bare, "--text", tmp_path / "ids.npy")
 

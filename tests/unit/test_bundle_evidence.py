@@ -25,6 +25,7 @@ QUALITY: dict[str, Any] = {
     "ratio": {"value": 1.01, "error": 0.002},
     "same_top": {"value": 0.9, "error": 0.01},
     "tokens": 20_480,
+    "text": "a text",
 }
 CASES: list[dict[str, Any]] = [
     {"group": "lengths", "name": "1 token", "passed": True, "ratio": 2.7, "rms_ratio": 1.5},
@@ -84,6 +85,7 @@ def test_figures_are_those_of_the_file(tmp_path: Path) -> None:
         perplexity_ratio=1.01,
         same_top=0.9,
         tokens=20_480,
+        text="a text",
     )
     assert read_quality(quality) == expected
     assert read_parity(quality) is None
