@@ -164,7 +164,7 @@ def test_text_that_cannot_be_read_is_refused(tmp_path: Path, bpe: Tokenizer) -> 
         read(tmp_path / "missing", bpe)
     with pytest.raises(InputError, match="could not be read: Is a directory"):
         read(tmp_path, bpe)
-    with pytest.raises(InputError, match=r"no tokenizer\.json to read it with"):
+    with pytest.raises(InputError, match=r"no tokenizer\.json for it"):
         read(SPEECH, None)
     with pytest.raises(InputError, match="ids must be from 0 to 99"):
         read(SPEECH, bpe, 100)
