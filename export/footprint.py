@@ -10,7 +10,7 @@ memory of the whole process; Linux, x86-64, torch 2.13, two cores):
                                      measured  formula       measured  formula
     5.8 million    4 MB              430 MB    438 MB        909 MB    941 MB
     124 million    154 MB            621 MB    739 MB
-    774 million    257 MB                                    6.14 GB   6.32 GB
+    774 million    257 MB                                    5.98 GB   6.32 GB
     1.1 billion    262 MB            1.16 GB   0.95 GB
 """
 
