@@ -61,7 +61,7 @@ def test_it_says_how_weights_become_integers_and_what_text_is_read(tmp_path: Pat
     lines = run(str(SHIPPED), "--dry-run", "--precision", "int4").stdout.splitlines()
     assert "integers       gptq, blocks of 128, head int8, accuracy level 4" in lines
     assert "text           calibrates and measures with the public addresses that ship" in lines
-    (tmp_path / "mine.txt").write_text("My fellow citizens. " * 2000)
+    (tmp_path / "mine.txt").write_text("My fellow citizens. " * 8000)
     options = ("--precision", "int8", "--head-precision", "fp32", "--block-size", "64")
     result = run(str(SHIPPED), "--dry-run", "--json", *options, "--calibration", str(tmp_path / "mine.txt"))
     told = json.loads(result.stdout)

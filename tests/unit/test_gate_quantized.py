@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -213,9 +214,38 @@ def test_a_zero_point_and_a_scale_that_are_wrong_are_seen() -> None:
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 def test_a_weight_that_loses_more_than_its_bits_is_seen_whatever_the_quantiser(grid: Grid) -> None:
     stored = round_to_nearest(weight(), grid)
-    turned = edited(stored, integers=grid.levels - 1 - stored.integers())
+    large = edited(stored, scales=stored.scales * np.float32({4: 1.8, 8: 1.2}[grid.bits]))
     assert check_rounded(weight(), stored, nearest=False) is None
-    assert "bits lose at most" in str(check_rounded(weight(), turned, nearest=False))
+    assert "bits lose at most" in str(check_rounded(weight(), large, nearest=False))
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+def test_a_row_in_another_rows_place_is_seen_whatever_the_quantiser(grid: Grid) -> None:
+    stored = round_to_nearest(weight(), grid)
+    integers, scales, zeros = stored.integers().copy(), stored.scales.copy(), stored.zeros().copy()
+    for part in (integers, scales, zeros):
+        part[[1, 4]] = part[[4, 1]]
+    swapped = edited(stored, integers=integers, scales=scales, zeros=zeros)
+    wiped = stored.scales.copy()
+    wiped[4] = 0
+    assert re.search(r"of the source in row [14]; ", str(check_rounded(weight(), swapped, nearest=False)))
+    wrong = str(check_rounded(weight(), edited(stored, scales=wiped), nearest=False))
+    assert wrong.startswith("has 0.00 of the source in row 4; ")
+
+
+@pytest.mark.parametrize("grid", GRIDS, ids=str)
+@pytest.mark.parametrize("times", [0.5, 1.5])
+def test_scales_that_are_all_too_large_are_seen_whatever_the_quantiser(grid: Grid, times: float) -> None:
+    stored = round_to_nearest(weight(), grid)
+    wrong = edited(stored, scales=stored.scales * np.float32(times))
+    found = str(check_rounded(weight(), wrong, nearest=False))
+    assert "of the source" in found or "bits lose at most" in found
+
+
+def test_rows_of_zeros_and_of_next_to_nothing_are_right() -> None:
+    tiny = weight()
+    tiny[2], tiny[3] = 0, tiny[3] * 1e-30
+    assert check_rounded(tiny, round_to_nearest(tiny, GRIDS[0]), nearest=False) is None
 
 
 def test_a_lattice_that_is_much_too_wide_is_seen() -> None:
