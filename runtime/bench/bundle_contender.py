@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt_onnx.bundle import file_sizes
 from gpt_onnx.errors import ProviderError
 from gpt_onnx.runtime.decoder import Decoder
 from gpt_onnx.runtime.engine import OnnxGPT
@@ -43,7 +44,7 @@ class BundleContender:
             "vocab_size": self._engine.vocab_size,
             "limit": self._engine.limit,
             "context_length": manifest.model.context_length,
-            "file_bytes": sum(entry.size for entry in manifest.files.values()),
+            "file_bytes": sum(file_sizes(bundle.path).values()),
             "kl": mean_kl(bundle),
             **step_traffic(bundle),
             "versions": {**installed_versions(), "numpy": metadata.version("numpy")},

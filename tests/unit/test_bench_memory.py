@@ -17,6 +17,7 @@ from gpt_onnx.config import GPTConfig
 from gpt_onnx.eager import EagerGPT
 from gpt_onnx.export import export_bundle
 from gpt_onnx.model import GPT
+from gpt_onnx.runtime.bench.bundle_contender import BundleContender
 from gpt_onnx.runtime.bench.bundle_facts import mean_kl, step_traffic
 from gpt_onnx.runtime.bench.environment import available_memory, cache_bytes
 from gpt_onnx.runtime.bench.machine_memory import SMALLEST_BYTES, beyond_caches, nearest_size
@@ -109,3 +110,9 @@ def test_quality_is_what_the_export_measured(
     monkeypatch.setattr("gpt_onnx.runtime.bench.bundle_facts.read_quality", lambda bundle: found)
     bundle: Any = SimpleNamespace(manifest=SimpleNamespace(precision=precision))
     assert mean_kl(bundle) == kl
+
+
+def test_the_bytes_of_a_bundle_are_those_of_all_its_files(tiny_bundle: Any) -> None:
+    path = tiny_bundle().path
+    size = sum(file.stat().st_size for file in path.rglob("*") if file.is_file())
+    assert BundleContender(str(path), "cpu", 1).facts["file_bytes"] == size
