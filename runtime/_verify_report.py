@@ -53,6 +53,12 @@ class GreedyResult:
         """Whether no token differs that should not."""
         return self.differs_at is None
 
+    @property
+    def told(self) -> str:
+        """How many were compared, and why no more."""
+        tie = " up to a near tie" if self.compared < self.tokens else ""
+        return f"{counted(self.compared, 'greedy token')}{tie}"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VerifyReport:
@@ -90,7 +96,7 @@ class VerifyReport:
             return f"{self.path}: {self._fault()}; run it elsewhere, or export it again."
         worst = max((case.max_ratio for case in self.cases), default=0.0)
         logits = f"{sum(case.logits for case in self.cases):,} logits"
-        greedy = f" and {counted(self.greedy.compared, 'greedy token')}" if self.greedy else ""
+        greedy = f" and {self.greedy.told}" if self.greedy else ""
         weights = (
             "" if self.manifest.precision == "fp32" else f" with the same {self.manifest.precision} weights"
         )

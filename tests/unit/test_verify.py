@@ -315,6 +315,7 @@ def test_greedy_tokens_may_differ_only_at_near_ties(
     result = _verify_greedy(engine, stored)
     assert (result.compared, result.differs_at) == (compared, differs_at)
     assert result.passed is (differs_at is None)
+    assert result.told.endswith(" up to a near tie") is (compared < 4)
 
 
 @pytest.mark.parametrize(
