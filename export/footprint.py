@@ -4,13 +4,13 @@ Weights and cache are counted. Memory is a formula that was fitted to measuremen
 memory of the whole process; Linux, x86-64, torch 2.13, two cores):
 
     without the gate   BASE + COPIES x the largest weight
-    with the gate      GATE_BASE + LOADED x all weights: a session of ONNX Runtime, logits, and float64
+    with the gate      GATE_BASE + LOADED x all weights (a session of ONNX Runtime, a head) + logits
 
     parameters     largest weight    without the gate        with it (fp32)
                                      measured  formula       measured  formula
-    5.8 million    4 MB              430 MB    438 MB        909 MB    941 MB
-    124 million    154 MB            621 MB    739 MB
-    774 million    257 MB                                    5.98 GB   6.32 GB
+    5.8 million    4 MB              430 MB    438 MB        909 MB    1.01 GB
+    124 million    154 MB            621 MB    739 MB        2.60 GB   2.44 GB
+    774 million    257 MB                                    5.98 GB   5.96 GB
     1.1 billion    262 MB            1.16 GB   0.95 GB
 """
 
@@ -20,6 +20,8 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from .gate.cases import MOST_WORK
+from .gate.whole import MOST_LOGITS
 from .quantize.choice import Choice
 from .quantize.grid import Grid
 from .quantize.parts import COLUMN_PARTS, ROW_PARTS, parts_bytes, scale_parts
@@ -129,10 +131,12 @@ BASE = 430_000_000
 """Bytes of the process with torch, onnx and onnxscript, and a graph traced."""
 COPIES = 2
 """Of the largest weight: as it is read, and widened, turned or joined."""
-GATE_BASE = 900_000_000
-"""Bytes of the process with ONNX Runtime, a graph's session and what the gate computes, without weights."""
-LOADED = 1.75
-"""Of all weights: one session of ONNX Runtime, which packs them anew, and logits and caches of long rows."""
+GATE_BASE = 950_000_000
+"""Bytes of the process with ONNX Runtime and what the gate computes, without weights and logits."""
+LOADED = 1.35
+"""Of all weights: one session of ONNX Runtime, which packs them anew, and caches of long rows."""
+ROWS = 3
+"""Sequences of the context whose logits are compared at once, unless they are more than MOST_LOGITS."""
 DOUBLE = 2
 """A module of anybody's is copied to float64 as a whole."""
 
@@ -145,13 +149,26 @@ def _all(shapes: Shapes) -> int:
     return FLOAT32 * sum(math.prod(shape) for shape in shapes.values())
 
 
-def memory_of_gpt(shapes: Shapes, *, checked: bool) -> int:
-    """Return the peak memory of the export of a checkpoint, whose weights are read one at a time."""
+def logits_bytes(vocab_size: int, context_length: int | None, parameters: int) -> int:
+    """Return the bytes of the logits that the gate holds: of some sequences, and of one as it is computed."""
+    length = min(context_length or 0, MOST_WORK // max(1, parameters))
+    rows = ROWS if ROWS * length * vocab_size <= MOST_LOGITS else 1
+    return FLOAT32 * (rows + 1) * length * vocab_size
+
+
+def memory_of_gpt(shapes: Shapes, *, logits: int | None) -> int:
+    """Return the peak memory of the export of a checkpoint, whose weights are read one at a time.
+
+    Args:
+        shapes: Of all weights.
+        logits: Bytes that the gate holds; None: without the gate.
+    """
     plain = BASE + COPIES * _largest(shapes)
-    return max(plain, GATE_BASE + int(LOADED * _all(shapes))) if checked else plain
+    return plain if logits is None else max(plain, GATE_BASE + int(LOADED * _all(shapes)) + logits)
 
 
-def memory_of_module(shapes: Shapes, *, checked: bool) -> int:
-    """Return the peak memory of the export of a module in memory."""
+def memory_of_module(shapes: Shapes, *, logits: int | None) -> int:
+    """Return the peak memory of the export of a module in memory; see ``memory_of_gpt``."""
     plain = BASE + _all(shapes) + COPIES * _largest(shapes)
-    return max(plain, GATE_BASE + int((1 + DOUBLE + LOADED) * _all(shapes))) if checked else plain
+    checked = GATE_BASE + int((1 + DOUBLE + LOADED) * _all(shapes))
+    return plain if logits is None else max(plain, checked + logits)

@@ -22,6 +22,7 @@ from .footprint import (
     FLOAT32,
     Shapes,
     Stored,
+    logits_bytes,
     memory_of_gpt,
     memory_of_module,
     sizes_of_weights,
@@ -258,7 +259,9 @@ def plan_export(source: SourceLike, **options: Any) -> ExportPlan:
         integers=integer_plan(model, chosen, shapes, traced),
         text=text_read(model, chosen),
         precisions=_precisions(model, chosen, shapes, traced),
-        peak_bytes=memory(shapes, checked=False),
-        peak_bytes_checked=memory(shapes, checked=True),
+        peak_bytes=memory(shapes, logits=None),
+        peak_bytes_checked=memory(
+            shapes, logits=logits_bytes(info.vocab_size, info.context_length, info.parameters)
+        ),
         notes=_notes(found, chosen, _too_large(chosen, shapes, traced)),
     )

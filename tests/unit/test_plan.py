@@ -20,6 +20,7 @@ from gpt_onnx.config import GPTConfig
 from gpt_onnx.errors import CheckpointError, ConfigError, ExportError, InputError
 from gpt_onnx.export import ExportPlan, export_bundle, plan_export
 from gpt_onnx.export.build import write_graphs
+from gpt_onnx.export.footprint import logits_bytes
 from gpt_onnx.export.gpt_source import GptSource
 from gpt_onnx.export.options import ExportOptions, options_of
 from gpt_onnx.export.source import resolve
@@ -298,3 +299,11 @@ def test_the_memory_of_an_export_is_as_planned(tmp_path: Path) -> None:
     planned = plan_export(tmp_path / "wide").peak_bytes
     assert 1 / 1.6 < planned / peak < 1.6
     assert math.prod((60000, 512)) * 4 < peak  # the embedding is what takes the memory here
+
+
+def test_the_memory_of_the_gate_grows_with_its_logits() -> None:
+    """Three rows of the context and one; one and one where three are too many; as many tokens as can be."""
+    assert logits_bytes(50_257, 1024, 124_000_000) == 4 * 4 * 1024 * 50_257
+    assert logits_bytes(128_000, 2048, 10**9) == 4 * 2 * 2048 * 128_000
+    assert logits_bytes(128_000, 131_072, 10**9) == 4 * 2 * 3000 * 128_000
+    assert logits_bytes(10, None, 1) == 0
