@@ -20,7 +20,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .gate.cases import MOST_WORK
+from .gate.cases import LEVELS, MOST_WORK
 from .gate.whole import MOST_LOGITS
 from .quantize.choice import Choice
 from .quantize.grid import Grid
@@ -135,7 +135,7 @@ GATE_BASE = 950_000_000
 """Bytes of the process with ONNX Runtime and what the gate computes, without weights and logits."""
 LOADED = 1.35
 """Of all weights: one session of ONNX Runtime, which packs them anew, and caches of long rows."""
-ROWS = 3
+ROWS = max(LEVELS["standard"].batches)
 """Sequences of the context whose logits are compared at once, unless they are more than MOST_LOGITS."""
 DOUBLE = 2
 """A module of anybody's is copied to float64 as a whole."""

@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpt_onnx.bundle._evidence import RANDOM_IDS
+
 from .build import Planned
 from .calibration import calibrates, settled
 from .footprint import Shapes, block_size_of
@@ -16,7 +18,7 @@ from .gpt_source import Source
 from .options import ExportOptions
 
 SHIPPED_TEXT = "the public addresses that ship"
-RANDOM_IDS = "random ids, as there is no tokenizer"
+NO_TEXT = f"{RANDOM_IDS}, as there is no tokenizer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -67,4 +69,4 @@ def text_read(source: Source, options: ExportOptions) -> str | None:
         return None
     if options.calibration is not None:
         return Path(options.calibration).name
-    return RANDOM_IDS if source.tokenizer is None else SHIPPED_TEXT
+    return NO_TEXT if source.tokenizer is None else SHIPPED_TEXT

@@ -141,6 +141,6 @@ def measure_quality(source: Source, engine: OnnxGPT, texts: Texts, progress: Pro
         progress(STEP, done, len(sequences))
 
     base = _base(source, sequences, progress)
-    progress(STEP, done, len(sequences))
+    progress(STEP, 0, len(sequences))
     found = compare(base, BundlePredictor(engine), sequences, told)
     return Quality(comparison=found, window=length, text=texts.name)

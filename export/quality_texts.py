@@ -19,6 +19,7 @@ from typing import NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
+from gpt_onnx.bundle._evidence import RANDOM_IDS
 from gpt_onnx.checkpoint import TokenizerFiles
 from gpt_onnx.errors import ConfigError, InputError
 from gpt_onnx.runtime.quality.texts import NUMPY_MAGIC, decoded, ids_in, open_tokens
@@ -141,7 +142,7 @@ def _of_chance(vocab_size: int, why: str) -> Texts:
     calibration, quality = (
         Tokens(generator.integers(0, vocab_size, count), None) for count in (CALIBRATED, MEASURED + 1)
     )
-    return Texts(calibration=calibration, quality=quality, name=f"random ids: {why}")
+    return Texts(calibration=calibration, quality=quality, name=f"{RANDOM_IDS}: {why}")
 
 
 def read_texts(

@@ -57,8 +57,6 @@ CHECKS: Sequence[Callable[[Setting], Iterable[Case]]] = (
 NONE = Finding()
 SMALL = 2**25
 """Parameters up to which a bundle stays loaded while its reference computes."""
-
-
 SECOND_LOOKS = (1, COUNT)
 """Programs beside the original one that each further look takes: one shows what the order of sums costs, and
 several what is luck."""

@@ -65,7 +65,8 @@ class Oracle:
             yield from zip(group, self.reference.compute_all(group, self._measure(group[0])), strict=True)
 
     def _remember(self, sequences: Iterable[Ids]) -> None:
-        self._known |= {(ids, self._measure(ids)): truth for ids, truth in self._computed(sequences)}
+        new = [ids for ids in sequences if (ids, self._measure(ids)) not in self._known]
+        self._known |= {(ids, self._measure(ids)): truth for ids, truth in self._computed(new)}
 
     def truth(self, ids: Ids) -> Truth:
         """Return the truth for a sequence.
@@ -82,13 +83,12 @@ class Oracle:
             Refused: if the original program does not take one.
         """
         longer = {ids: self._longer(ids) for ids in sequences}
-        held = dict.fromkeys(whole for whole in longer.values() if whole)
-        self._remember([whole for whole in held if (whole, self._measure(whole)) not in self._known])
-        fresh = dict(self._computed([ids for ids, whole in longer.items() if whole is None]))
-        return [
-            fresh[ids] if whole is None else self._known[whole, self._measure(whole)].prefix(len(ids))
-            for ids, whole in ((ids, longer[ids]) for ids in sequences)
-        ]
+        self._remember(dict.fromkeys(whole for whole in longer.values() if whole))
+        found = dict(self._computed([ids for ids, whole in longer.items() if whole is None]))
+        for ids, whole in longer.items():
+            if whole is not None:
+                found[ids] = self._known[whole, self._measure(whole)].prefix(len(ids))
+        return [found[ids] for ids in sequences]
 
     def _longer(self, ids: Ids) -> Ids | None:
         """Return the held sequence that begins so and is measured as carefully."""

@@ -41,8 +41,6 @@ BLOCK: Mapping[int, float] = {4: 0.75, 8: 0.06}
 """By bits; 256 numbers that are half a step beside one of 15 steps lose 0.47 in 4 bits, and 0.03 in 8."""
 WEIGHT: Mapping[int, float] = {4: 0.75, 8: 0.1}
 """By bits; GPTQ with inputs of half their rank and outliers came to 0.51 in 4 bits, and 0.054 in 8."""
-
-
 SHARE: Mapping[int, float] = {4: 0.35, 8: 0.06}
 """How far the share of the source in a weight may be from 1, by bits. GPTQ came to 0.21 in 4 bits and to 0.02
 in 8, with inputs of low rank, outliers or means of ten deviations, and weights of heavy tails."""
@@ -57,30 +55,27 @@ class _Rows:
     start: int
     weight: NDArray[np.float64]
     """(n, n_blocks, block_size)."""
+    losses: NDArray[np.float64]
+    """w - w', of the same shape."""
     quantized: Quantized
     """Of the same rows."""
 
-    def losses(self) -> NDArray[np.float64]:
-        meant = self.quantized.dequantized().reshape(self.weight.shape)
-        return self.weight - meant
-
     def sums(self) -> NDArray[np.float64]:
         """Return of each row |w - w'|^2, w . (w - w') and w . w, (3, n)."""
-        losses = self.losses()
-        products = (losses * losses, self.weight * losses, self.weight * self.weight)
+        products = (self.losses * self.losses, self.weight * self.losses, self.weight * self.weight)
         return np.array([product.sum(axis=(1, 2)) for product in products])
 
 
 def _pieces(weight: NDArray[Any], quantized: Quantized) -> Iterator[_Rows]:
     for rows, part in pieces(quantized):
-        values = np.asarray(weight[rows], np.float64)
-        yield _Rows(rows.start, values.reshape(*part.scales.shape, part.grid.block_size), part)
+        values = np.asarray(weight[rows], np.float64).reshape(*part.scales.shape, part.grid.block_size)
+        yield _Rows(rows.start, values, values - part.dequantized().reshape(values.shape), part)
 
 
 def _unlike(rows: _Rows) -> tuple[int, int] | None:
     """Return row and input of the first number that is not rounded to the nearest; None where all are."""
     scales = rows.quantized.scales.astype(np.float64)[..., None]
-    steps = rows.losses() / scales
+    steps = rows.losses / scales
     integers = rows.quantized.integers().reshape(steps.shape)
     beyond = ((integers == 0) & (steps < 0)) | ((integers == rows.quantized.grid.levels - 1) & (steps > 0))
     wrong = ~(np.abs(steps) <= HALF) & ~beyond
@@ -99,7 +94,7 @@ def _fault(rows: _Rows, worst: float) -> str | None:
     """Say which number of some rows is not the nearest, or which block loses too much."""
     if (found := _unlike(rows)) is not None:
         return f"is not rounded to the nearest at {list(found)}"
-    share = _rms(rows.losses()) / np.maximum(_rms(rows.weight), TINY)
+    share = _rms(rows.losses) / np.maximum(_rms(rows.weight), TINY)
     if (share <= worst).all():
         return None
     row, block = (int(index[0]) for index in np.nonzero(~(share <= worst)))
@@ -123,17 +118,6 @@ def _strayed_row(start: int, sums: NDArray[np.float64], bits: int) -> str | None
     return _strayed(float(lost[row]), f" in row {start + row}", bits, ROW_SHARE[bits])
 
 
-def _moved(rows: Iterable[_Rows], bits: int) -> str | None:
-    """Say what is wrong with a weight whose numbers make up for each other; None where nothing is."""
-    whole = np.zeros(3)
-    for some in rows:
-        sums = some.sums()
-        if (fault := _strayed_row(some.start, sums, bits)) is not None:
-            return fault
-        whole += sums.sum(axis=1)
-    return _lost(whole, bits) or _strayed(whole[1] / max(whole[2], TINY**2), "", bits, SHARE[bits])
-
-
 def _lost(sums: NDArray[np.float64], bits: int) -> str | None:
     """Say that a weight lost too much; None where it did not."""
     share = float(np.sqrt(sums[0] / max(sums[2], TINY**2)))
@@ -142,16 +126,6 @@ def _lost(sums: NDArray[np.float64], bits: int) -> str | None:
         if share <= WEIGHT[bits]
         else f"differs by {share:.0%}; {bits} bits lose at most {WEIGHT[bits]:.0%}"
     )
-
-
-def _rounded(rows: Iterable[_Rows], bits: int) -> str | None:
-    """Say what is wrong with a weight whose numbers were rounded to the nearest; None where nothing is."""
-    whole = np.zeros(3)
-    for some in rows:
-        if (fault := _fault(some, BLOCK[bits])) is not None:
-            return fault
-        whole += some.sums().sum(axis=1)
-    return _lost(whole, bits)
 
 
 def check_rounded(weight: NDArray[Any], quantized: Quantized, *, nearest: bool) -> str | None:
@@ -164,8 +138,15 @@ def check_rounded(weight: NDArray[Any], quantized: Quantized, *, nearest: bool) 
     """
     if weight.shape != quantized.shape:
         return f"is stored as {list(quantized.shape)}; the source has {list(weight.shape)}"
-    check = _rounded if nearest else _moved
-    return check(_pieces(weight, quantized), quantized.grid.bits)
+    bits, whole = quantized.grid.bits, np.zeros(3)
+    for rows in _pieces(weight, quantized):
+        sums = rows.sums()
+        fault = _fault(rows, BLOCK[bits]) if nearest else _strayed_row(rows.start, sums, bits)
+        if fault is not None:
+            return fault
+        whole += sums.sum(axis=1)
+    fault = _lost(whole, bits)
+    return fault if nearest else fault or _strayed(whole[1] / max(whole[2], TINY**2), "", bits, SHARE[bits])
 
 
 def same_numbers(first: Quantized, second: Quantized) -> bool:

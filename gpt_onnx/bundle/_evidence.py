@@ -57,6 +57,10 @@ class Parity:
     worst_rms_ratio: float | None
 
 
+RANDOM_IDS = "random ids"
+"""How the name of what quality was measured on begins where that was no text."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class QualityFigures:
     """How far the bundle is from the float32 model, in short."""

@@ -65,14 +65,9 @@ def _cache(facts: Facts) -> str:
     return f"{facts['cache_bytes_per_token']:,} B a token ({model['n_layer']} layers, {heads})"
 
 
-def _of_chance(quality: Facts) -> str:
-    """Say that the ids were no text, where they were none: the record begins so then."""
-    text = quality["text"]
-    return " of random ids" if isinstance(text, str) and text.startswith("random ids") else ""
-
-
 def _weights(facts: Facts) -> str:
     """Say how weights are stored, and how far that is from float32."""
+    from gpt_onnx.bundle._evidence import RANDOM_IDS
     from gpt_onnx.bundle._quantization_info import FLOAT_BITS
 
     info, quality = facts["quantization"], facts["quality"]
@@ -87,9 +82,10 @@ def _weights(facts: Facts) -> str:
         return stored
     ratio = quality["perplexity_ratio"]
     told = f"e^{decimals(quality['ln_perplexity_ratio'], 1)}" if ratio is None else decimals(ratio, 4)
+    chance = f" of {RANDOM_IDS}" if quality["text"].startswith(RANDOM_IDS) else ""
     return (
         f"{stored}; KL {quality['kl_mean']:.3g}, perplexity x {told}, "
-        f"top-1 {100 * quality['same_top']:.1f} % on {quality['tokens']:,} tokens{_of_chance(quality)}"
+        f"top-1 {100 * quality['same_top']:.1f} % on {quality['tokens']:,} tokens{chance}"
     )
 
 

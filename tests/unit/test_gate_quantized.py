@@ -214,9 +214,11 @@ def test_a_zero_point_and_a_scale_that_are_wrong_are_seen() -> None:
 @pytest.mark.parametrize("grid", GRIDS, ids=str)
 def test_a_weight_that_loses_more_than_its_bits_is_seen_whatever_the_quantiser(grid: Grid) -> None:
     stored = round_to_nearest(weight(), grid)
+    turned = edited(stored, integers=grid.levels - 1 - stored.integers())
     large = edited(stored, scales=stored.scales * np.float32({4: 1.8, 8: 1.2}[grid.bits]))
     assert check_rounded(weight(), stored, nearest=False) is None
     assert "bits lose at most" in str(check_rounded(weight(), large, nearest=False))
+    assert "of the source in row" in str(check_rounded(weight(), turned, nearest=False))
 
 
 @pytest.mark.parametrize("grid", GRIDS, ids=str)

@@ -149,7 +149,6 @@ class Bigram(torch.nn.Module):
 def test_a_module_of_the_users_own_is_asked_window_by_window(
     last: bool, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-
     module, texts = Bigram(last), random_texts(31, 600)
     engine = OnnxGPT.load(export_bundle(module, tmp_path / "bundle", check="none").path, threads=1)
     found = measure_quality(ModuleSource(module, ExportOptions()), engine, texts, silent)
